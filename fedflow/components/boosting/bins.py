@@ -89,6 +89,31 @@ class BinnedColumns:
         table = np.array(found, dtype=np.intp).reshape(-1, 3)
         return Candidates(columns=table[:, 0], bins=table[:, 1], missing=table[:, 2])
 
+    def frequent_candidates(
+        self, columns: Sequence[int], *, rows: NDArray[np.intp], least: int
+    ) -> Candidates:
+        """Return the candidates whose sums and their differences are each of `least` rows or more.
+
+        Before the first candidate of a column, between any two and behind the last one are at least
+        so many of `rows`. From the left, the first candidate that is far enough is taken. Missing
+        values go both ways if so many are missing; else they go right. `least` below 2: all.
+        """
+        every = self.candidates(columns)
+        if least < 2:
+            return every
+        kept = np.zeros(len(every), dtype=bool)
+        for column in columns:
+            size = len(self.points[column]) + 1
+            *counts, missing = np.bincount(self.numbers[rows, column], minlength=size).tolist()
+            both = missing >= least
+            places = _far_apart(counts, tail=0 if both else missing, least=least)
+            kept |= (every.columns == column) & np.isin(every.bins, places)
+            if not both:
+                kept &= (every.columns != column) | (every.missing == RIGHT)
+        return Candidates(
+            columns=every.columns[kept], bins=every.bins[kept], missing=every.missing[kept]
+        )
+
     def split_of(self, candidates: Candidates, number: int) -> Split:
         """Return the split of a candidate."""
         column = int(candidates.columns[number])
@@ -139,6 +164,20 @@ class BinnedColumns:
             ).astype(np.int64)
             found[:, chosen] = left_sums(sums.reshape(count, size, 3), candidates, chosen)
         return found
+
+
+def _far_apart(counts: Sequence[int], *, tail: int, least: int) -> list[int]:
+    """Return bins with `least` rows or more up to the first, between any two and behind the last.
+
+    Behind the last bin are `tail` rows more.
+    """
+    found, since, behind = [], 0, sum(counts) + tail
+    for place, count in enumerate(counts[:-1]):
+        since, behind = since + count, behind - count
+        if since >= least and behind >= least:
+            found.append(place)
+            since = 0
+    return found
 
 
 def left_sums(sums: Ints, candidates: Candidates, chosen: NDArray[np.intp]) -> Ints:

@@ -59,16 +59,20 @@ class HostTreeBuilder:
         columns: Sequence[int],
         key: PublicScheme,
         depth: int,
+        min_candidate_rows: int,
     ) -> None:
-        """`columns` may be split in this tree; `depth` is how often at most."""
+        """`columns` may be split in this tree; `depth` is how often at most.
+
+        `min_candidate_rows`: of the training rows, between any two splits that are offered.
+        """
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
-        self._candidates = binned.candidates(columns)
+        self._columns = columns
+        self._min_candidate_rows = min_candidate_rows
         self._key = key
         self._depth = depth
         self._guest = ctx.only(Role.GUEST)
-        self._order = random_permutation(len(self._candidates))
         self._splits: dict[int, Split] = {}
 
     def build(self, klass: int) -> HostTree:
@@ -78,6 +82,10 @@ class HostTreeBuilder:
             return HostTree(klass=klass)
         layout = SlotLayout(rows=plan.rows, bits=plan.bits)
         self._rows = self._training_rows(plan.rows)
+        self._candidates = self._binned.frequent_candidates(
+            self._columns, rows=self._rows, least=self._min_candidate_rows
+        )
+        self._order = random_permutation(len(self._candidates))
         self._ciphertexts = self._gradients(layout)
         count = {"count": len(self._candidates)}
         self._ctx.federation.send("candidates", count, to=self._guest, tag=self._tag)

@@ -148,6 +148,8 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     cipher_compress_error: Any = None  #: without effect
     new_ver: Any = True  #: without effect
     complete_secure: NonNegativeInt | bool = 0  #: so many first trees use the guest's columns only
+    #: of a host, for itself: rows before, between and behind the splits of a column that it offers
+    min_candidate_rows: NonNegativeInt = 0
     #: `std`; `mix`: each tree splits columns of one party only; or `layered`: upper levels split
     #: columns of the host only, lower ones of the guest
     boosting_strategy: str = STD

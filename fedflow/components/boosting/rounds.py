@@ -347,6 +347,7 @@ class HostRounds:
             columns=columns,
             key=self._key,
             depth=self._params.levels.depth,
+            min_candidate_rows=self._params.min_candidate_rows,
         )
         return builder.build(klass)
 

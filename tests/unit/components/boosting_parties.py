@@ -220,7 +220,9 @@ class Twin:
         default_factory=dict
     )  #: depth -> parties that split
     columns: Sequence[Sequence[int]] = ()  #: per party, what may be split; none: all
+    least: Sequence[int] = ()  #: per party, rows between splits of a column; none: 0
     points: list[list[float]] = field(default_factory=list)
+    offered: list[list[tuple[float, bool]]] = field(default_factory=list)  #: of the tree
 
     def cut(self, features: Floats) -> None:
         """Choose the split points of all columns."""
@@ -234,7 +236,30 @@ class Twin:
         """Return the tree of derivatives of `rows` (all arrays have all rows)."""
         bits = min(30, 52 - len(rows).bit_length())
         derivatives = [_rounded(g, rows, bits), _rounded(h, rows, bits)]
+        parties = [p for p, width in enumerate(self.widths) for _ in range(width)]
+        self.offered = [
+            self._offered(features[:, c], points, rows, self.least[p] if self.least else 0)
+            for c, (p, points) in enumerate(zip(parties, self.points, strict=True))
+        ]
         return self._node(features, derivatives, list(rows), 0)
+
+    def _offered(
+        self, column: Floats, points: list[float], rows: Sequence[int], least: int
+    ) -> list[tuple[float, bool]]:
+        """Return the splits that a column may have in a tree of these rows."""
+        values = [float(column[r]) for r in rows]
+        missing = sum(map(isnan, values))
+        sides = (False, True) if np.isnan(column).any() else (False,)
+        if least > 1 and missing < least:
+            sides = (False,)
+        found, last = [], -inf
+        for point in points[:-1]:
+            between = sum(last + 1e-8 < v <= point + 1e-8 for v in values)
+            behind = sum(v > point + 1e-8 for v in values) + (missing if len(sides) == 1 else 0)
+            if least <= 1 or min(between, behind) >= least:
+                found += [(point, side) for side in sides]
+                last = point
+        return found
 
     def scores(self, tree: Plain, features: Floats) -> Floats:
         """Return the weight of the leaf of every row."""
@@ -278,21 +303,17 @@ class Twin:
     def _candidates(self, features: Floats, both: Any, rows: Any, total: Any, where: Any) -> Any:
         party, column, index = where
         values = features[:, index].tolist()
-        sides = (False, True) if any(isnan(v) for v in values) else (False,)
-        for point in self.points[index][:-1]:
-            for to_left in sides:
-                left = [
-                    r for r in rows if (to_left if isnan(values[r]) else values[r] <= point + 1e-8)
-                ]
-                if not self.min_leaf <= len(left) <= len(rows) - self.min_leaf:
-                    continue
-                own = _sums(both, left)
-                rest = (total[0] - own[0], total[1] - own[1])
-                if min(own[1], rest[1]) < self.min_weight:
-                    continue
-                gain = _down(self._score(own) + self._score(rest) - self._score(total))
-                if gain > self.min_gain:
-                    yield gain, party, column, point, to_left, left
+        for point, to_left in self.offered[index]:
+            left = [r for r in rows if (to_left if isnan(values[r]) else values[r] <= point + 1e-8)]
+            if not self.min_leaf <= len(left) <= len(rows) - self.min_leaf:
+                continue
+            own = _sums(both, left)
+            rest = (total[0] - own[0], total[1] - own[1])
+            if min(own[1], rest[1]) < self.min_weight:
+                continue
+            gain = _down(self._score(own) + self._score(rest) - self._score(total))
+            if gain > self.min_gain:
+                yield gain, party, column, point, to_left, left
 
     def _weight(self, sums: tuple[float, float]) -> float:
         below = sums[1] + self.l2

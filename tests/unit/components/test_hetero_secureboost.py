@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflow.components.boosting import rounds as boosting_rounds
+from fedflow.components.boosting.bins import BinnedColumns
 from fedflow.components.boosting.losses import BinaryCrossEntropy, CrossEntropy, regression_loss
 from fedflow.domain.site import Role, Site
 from fedflow.testing.federation import LocalFederation
@@ -319,6 +320,41 @@ def test_rules_of_splits_and_leaves(tree_param: Any, twin: Any, tmp_path: Path) 
     data = data_of(values=7)
     trees = check(data, tmp_path, tree_param=tree_param, twin=twin)
     assert trees != grown(data, BINARY, Twin([2, 3]))[0]
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.03, 0.3])
+@pytest.mark.parametrize("how", [{}, {"goss": (0.4, 0.3)}])
+def test_a_host_offers_only_splits_that_are_some_rows_apart(
+    missing: float, how: Any, tmp_path: Path
+) -> None:
+    data = data_of(missing=missing, widths=THREE)
+    least = {HOST: {"min_candidate_rows": 9}, HOST_2: {"min_candidate_rows": 5}}
+    goss = {"run_goss": True, "top_rate": 0.4, "other_rate": 0.3} if how else {}
+    twin = {"least": (0, 9, 5)}
+    trees = check(data, tmp_path, use_missing=True, per_site=least, twin=twin, how=how, **goss)
+    assert trees != grown(data, BINARY, Twin([2, 2, 2]), **how)[0]
+
+
+def test_a_host_whose_splits_are_all_too_close_offers_none(tmp_path: Path) -> None:
+    data = data_of()
+    least = {HOST: {"min_candidate_rows": 31}}
+    trees = check(data, tmp_path, per_site=least, twin={"least": (0, 31)})
+    assert all_parties(trees) == {0}
+
+
+@pytest.mark.parametrize("missing", [[], [3] * 2, [3] * 5])
+@pytest.mark.parametrize("least", [2, 5, 11])
+def test_no_difference_of_sums_at_the_root_has_few_rows(missing: Any, least: int) -> None:
+    values = np.random.default_rng(1).integers(0, 25, 60).astype(float)
+    values[: len(missing)] = np.nan
+    binned = BinnedColumns.of(values[:, None], bins=32)
+    rows = np.arange(60)
+    found = binned.frequent_candidates([0], rows=rows, least=least)
+    left = [binned.left_rows(found, number, rows) for number in range(len(found))]
+    sets = [*left, np.ones(60, dtype=bool), np.zeros(60, dtype=bool)]
+    differences = {int((one & ~two).sum()) for one in sets for two in sets}
+    assert len(found) > 1
+    assert min(differences - {0}) >= least
 
 
 # --- strategies -----------------------------------------------------------------------------------
