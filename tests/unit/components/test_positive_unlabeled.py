@@ -12,6 +12,10 @@ from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.components.scoring.positive_unlabeled import PositiveUnlabeled
 from fedflow.sdk import Outputs, Table
+from tests.unit.components.boosting_parties import HOST as TREE_HOST
+from tests.unit.components.boosting_parties import data_of, models_of, of_features, run, trees_of
+from tests.unit.components.boosting_parties import predictions as predictions_of
+from tests.unit.components.hetero_lr_parties import GUEST, Data
 from tests.unit.components.one_party import HOST, Party, rows_of, schema_of
 
 IDS = list("abcdefgh")
@@ -128,3 +132,28 @@ def test_a_table_without_rows_is_refused(party: Party, strategy: str) -> None:
 def test_wrong_parameters_are_refused(party: Party, params: dict[str, Any]) -> None:
     with pytest.raises(BadParameter, match=r"threshold|strategy"):
         party.run(PositiveUnlabeled, instances(party), predictions(party), **params)
+
+
+@pytest.mark.timeout(120)
+def test_scores_of_trees_relabel_the_rows_that_trained_them(tmp_path: Path) -> None:
+    data = data_of()
+    results = run(data, tmp_path)
+    models_of(results)
+    scored = results[GUEST].outputs
+    assert scored is not None
+    party = Party(tmp_path)
+    table = party.table(data.tables[GUEST].to_pydict())
+    outputs = party.run(PositiveUnlabeled, table, scored.data[0], threshold=0.45)
+    columns = predictions_of(results).to_pydict()
+    by_id = dict(zip(columns["id"], columns["predict_score"], strict=True))
+    before, after = table.read().to_pydict(), rows_of(outputs)
+    expected = [int(y or by_id[i] >= 0.45) for i, y in zip(before["id"], before["y"], strict=True)]
+    assert after["y"] == expected
+    assert expected != before["y"]
+    again = run(_relabelled(data, after["y"]), tmp_path / "again")
+    assert trees_of(models_of(again)) != trees_of(models_of(results))
+
+
+def _relabelled(data: Data, labels: list[int]) -> Data:
+    """Return the data with other labels."""
+    return of_features(data.features, {GUEST: 2, TREE_HOST: 3}, labels)
