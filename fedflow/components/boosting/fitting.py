@@ -4,7 +4,6 @@
 |---|---|---|
 | host_feature_importance | host -> guest | [{fid, name, count}]: splits per anonymous column |
 | public_key | guest -> hosts | {n, g} as hexadecimal numbers, `g` of `ou` only; once per run |
-| prediction | guest -> hosts | {eini, masked}: how rows are predicted |
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from fedflow.components.boosting.losses import (
     Loss,
     regression_loss,
 )
-from fedflow.components.boosting.params import MIX, REGRESSION, HeteroSecureBoostParams
+from fedflow.components.boosting.params import REGRESSION, HeteroSecureBoostParams
 from fedflow.components.boosting.rounds import BoostingProgress, GuestRounds, GuestRows, HostRounds
 from fedflow.components.boosting.stored import (
     GuestEnsemble,
@@ -416,80 +415,15 @@ def _predict(ctx: Context) -> Outputs:
     table = input_table(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
-    way = _way(ctx, found)
     if isinstance(found, HostEnsemble):
-        _answer(ctx, found, part.features, way)
+        depth = found.trained.depth
+        answer_guest(ctx, found.trees, part.features, depth=depth, tag="predict")
         return Outputs()
     loss = _loss_of(ctx.params, found.classes)
-    scores = _scores(ctx, found, part.features, way)
-    return Outputs(data=(_write(ctx, [(part, loss.mean(scores))], found.classes),))
-
-
-class _Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows are predicted, on which all parties have to agree."""
-
-    eini: bool
-    masked: bool
-
-
-def _way(ctx: Context, found: GuestEnsemble | HostEnsemble) -> _Way:
-    """Return how rows are predicted. Raises: BadParameter: parties differ, or trees are of mix."""
-    params: HeteroSecureBoostParams = ctx.params
-    eini = params.EINI_inference and params.strategy != MIX
-    own = _Way(eini=eini, masked=eini and params.EINI_random_mask)
-    if isinstance(found, GuestEnsemble):
-        if eini and any(tree.grown_by != OWN for tree in found.trees):
-            raise BadParameter(path="EINI_inference", reason="the model has trees of mix")
-        told = msgspec.to_builtins(own)
-        ctx.federation.send("prediction", told, to=ctx.sites_of(Role.HOST))
-        return own
-    guest = ctx.only(Role.GUEST)
-    try:
-        asked = read_as(wait_for(ctx, "prediction", guest), _Way)
-    except msgspec.ValidationError as exc:
-        raise CodecError(reason=f"prediction of {guest}: {exc}") from exc
-    for name, mine, theirs in (
-        ("EINI_inference", own.eini, asked.eini),
-        ("EINI_random_mask", own.masked, asked.masked),
-    ):
-        if mine != theirs:
-            raise BadParameter(path=name, reason=f"is {mine} here and {theirs} at the guest")
-    return own
-
-
-def _scores(ctx: Context, found: GuestEnsemble, features: Floats, way: _Way) -> Floats:
-    if way.eini:
-        from fedflow.components.boosting.eini import scores_by_eini
-
-        return scores_by_eini(
-            ctx,
-            _Keys().private(ctx),
-            found.trees,
-            features,
-            init_score=found.init_score,
-            is_masked=way.masked,
-        )
-    scores = np.tile(found.init_score, (len(features), 1))
-    leaves = leaves_of(ctx, found.trees, features, tag="predict")
+    scores = np.tile(found.init_score, (part.data.rows, 1))
+    leaves = leaves_of(ctx, found.trees, part.features, tag="predict")
     add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
-    return scores
-
-
-def _answer(ctx: Context, found: HostEnsemble, features: Floats, way: _Way) -> None:
-    if not way.eini:
-        answer_guest(ctx, found.trees, features, depth=found.trained.depth, tag="predict")
-        return
-    from fedflow.components.boosting.eini import answer_by_eini
-
-    answer_by_eini(
-        ctx,
-        _Keys().public(ctx),
-        found.trees,
-        features,
-        width=found.width,
-        is_masked=way.masked,
-        is_checked=ctx.params.EINI_complexity_check,
-    )
+    return Outputs(data=(_write(ctx, [(part, loss.mean(scores))], found.classes),))
 
 
 def _write(ctx: Context, parts: Sequence[tuple[_Part, Floats]], classes: tuple[Any, ...]) -> Table:

@@ -54,7 +54,7 @@ class HeteroSecureBoost:
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret
-    randomness. Not there yet: `multi_output`, which is refused.
+    randomness. Not there yet: `multi_output` and EINI prediction, which are refused.
     """
 
     def run(self, ctx: Context) -> Outputs:

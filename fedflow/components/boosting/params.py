@@ -158,11 +158,9 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     guest_depth: Positive = 2  #: lower levels, of `layered`
     host_depth: Positive = 3  #: upper levels, of `layered`
     multi_mode: str = "single_output"  #: several classes: a tree for each
-    #: predict with one round trip, and keep the way of a row from the guest; not with `mix`
-    EINI_inference: Flag = False
-    EINI_random_mask: Flag = False  #: then scores are multiplied by a number from 1 to 2
-    #: then a host refuses if there are fewer than 1e9 ways through its splits
-    EINI_complexity_check: Flag = False
+    EINI_inference: Flag = False  #: not there yet
+    EINI_random_mask: Flag = False  #: without effect without `EINI_inference`
+    EINI_complexity_check: Flag = False  #: without effect without `EINI_inference`
     #: of drawn rows and columns; null: unpredictable
     random_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = 100
     validation_freqs: Positive | list[NonNegativeInt] | None = None  #: as in `callback_param`
@@ -197,6 +195,8 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             raise ValueError("multi_mode: multi_output is not supported yet; use single_output")
         field_name = "boosting_strategy" if self.work_mode is None else "work_mode"
         one_of(field_name, self.strategy, (STD, LAYERED, MIX))
+        if self.EINI_inference:
+            raise ValueError("EINI_inference: is not supported yet; leave it out")
         if self.levels.depth > MOST_DEPTH:
             raise ValueError(f"host_depth: with guest_depth at most {MOST_DEPTH} levels")
 
@@ -209,13 +209,6 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             yield Doubt("zero_as_missing", "without use_missing zeros are ordinary values")
         if self.cipher_compress is False:
             yield Doubt("cipher_compress", "sums are always packed")
-        if self.EINI_inference and self.strategy == MIX:
-            yield Doubt("EINI_inference", "trees of mix are predicted without it")
-        for name in ("EINI_random_mask", "EINI_complexity_check"):
-            if getattr(self, name) and not self.EINI_inference:
-                yield Doubt(name, "counts with EINI_inference only")
-        if self.EINI_inference and self.EINI_random_mask:
-            yield Doubt("EINI_random_mask", "predicted scores are not the real ones", "Unusual")
         if self.learning_rate <= 0:
             does = "trees are grown and count nothing" if not self.learning_rate else "loss grows"
             yield Doubt("learning_rate", f"is not above 0: {does}", "Unusual")

@@ -163,14 +163,28 @@ class HostTreeSums:
             most=max(1, cells) * self._key.width,
             cost=cost_of(self._key, passes),
         )
-        totals, *more = [list(cells_of(body, self._key.width)) for body in found]
+        totals, *more = [[cell for _, cell in _cells(body, self._key.width)] for body in found]
         for part in more:
             totals = [self._key.add(one, two) for one, two in zip(totals, part, strict=True)]
         return [self._left(totals, node) for node in range(count)]
 
     def pack(self, sums: Sequence[mpz]) -> bytes:
         """Return the message of sums that are in their secret order: packed, blinded anew."""
-        return pack_slots(self._key, sums, slot_bits=self._layout.slot_bits, workers=self._workers)
+        slots = self._key.slots(self._layout.slot_bits)
+        groups = -(-len(sums) // slots)
+        body = self._key.body([*sums, *[mpz(1)] * (groups * slots - len(sums))])
+        rows = np.frombuffer(body, np.uint8).reshape(groups, slots * self._key.width)
+        self._key.prepare(to_owner=True)
+        packed = self._workers.fill_rows(
+            functools.partial(_pack, self._key, self._layout.slot_bits),
+            (rows,),
+            width=self._key.width,
+            cost=cost_of(
+                self._key,
+                slots * (self._layout.slot_bits + 1) + self._key.blinding_products(to_owner=True),
+            ),
+        )
+        return self._key.message_of(packed)
 
     def _left(self, totals: Sequence[mpz], node: int) -> list[mpz]:
         """Return the sums left of each candidate of one node."""
@@ -192,61 +206,6 @@ class HostTreeSums:
         return found
 
 
-def pack_slots(
-    key: PublicScheme, sums: Sequence[mpz], *, slot_bits: int, workers: Workers
-) -> bytes:
-    """Return the message of few ciphertexts with all sums in their slots, blinded anew.
-
-    Every plaintext must be from 0 to below 2**(slot_bits - 1); nobody can check it later.
-    """
-    slots = key.slots(slot_bits)
-    groups = -(-len(sums) // slots)
-    body = key.body([*sums, *[mpz(1)] * (groups * slots - len(sums))])
-    rows = np.frombuffer(body, np.uint8).reshape(groups, slots * key.width)
-    key.prepare(to_owner=True)
-    packed = workers.fill_rows(
-        functools.partial(_pack, key, slot_bits),
-        (rows,),
-        width=key.width,
-        cost=cost_of(key, slots * (slot_bits + 1) + key.blinding_products(to_owner=True)),
-    )
-    return key.message_of(packed)
-
-
-def open_slots(
-    key: PrivateScheme,
-    payload: object,
-    *,
-    count: int,
-    slot_bits: int,
-    workers: Workers,
-    message: str,
-) -> list[int]:
-    """Return the `count` slots of a message of `pack_slots`, each from 0 to below 2**slot_bits.
-
-    Raises: CodecError: it is no such message.
-    """
-    public = key.public
-    slots = public.slots(slot_bits)
-    rows = public.rows_of(payload, count=-(-count // slots))
-    opened = workers.fill_rows(
-        functools.partial(_open, key, slots * slot_bits),
-        (rows,),
-        width=bytes_of(slots * slot_bits),
-        cost=DECRYPTION_COST * (public.width / 512) ** 3,
-    )
-    slot = (1 << slot_bits) - 1
-    values: list[int] = []
-    for row in opened:
-        rest = int.from_bytes(row.tobytes(), "little")
-        for _ in range(min(slots, count - len(values))):
-            values.append(rest & slot)
-            rest >>= slot_bits
-        if rest:
-            raise CodecError(reason=f"{message}: more than its slots")
-    return values
-
-
 def open_sums(
     key: PrivateScheme,
     payload: object,
@@ -260,14 +219,25 @@ def open_sums(
 
     Raises: CodecError: it is no such message, or the sums cannot be.
     """
-    values = open_slots(
-        key,
-        payload,
-        count=count,
-        slot_bits=layout.slot_bits,
-        workers=workers,
-        message=f"encrypted_splitinfo_host of {sender}",
+    public = key.public
+    slots = public.slots(layout.slot_bits)
+    rows = public.rows_of(payload, count=-(-count // slots))
+    width = bytes_of(slots * layout.slot_bits)
+    opened = workers.fill_rows(
+        functools.partial(_open, key, slots * layout.slot_bits),
+        (rows,),
+        width=width,
+        cost=DECRYPTION_COST * (public.width / 512) ** 3,
     )
+    slot = (1 << layout.slot_bits) - 1
+    values: list[int] = []
+    for row in opened:
+        rest = int.from_bytes(row.tobytes(), "little")
+        for _ in range(min(slots, count - len(values))):
+            values.append(rest & slot)
+            rest >>= layout.slot_bits
+        if rest:
+            raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: more than its slots")
     return layout.read(values, sender=sender)
 
 
@@ -276,11 +246,10 @@ def bytes_of(bits: int) -> int:
     return -(-bits // 8)
 
 
-def cells_of(body: bytes, width: int) -> Iterator[mpz]:
-    """Yield the ciphertexts of a body that this party made itself."""
+def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
     view = memoryview(body)
     for place in range(len(body) // width):
-        yield mpz.from_bytes(view[place * width : (place + 1) * width], "little")
+        yield place, mpz.from_bytes(view[place * width : (place + 1) * width], "little")
 
 
 # --- on the workers -------------------------------------------------------------------------------
@@ -291,8 +260,9 @@ def _encrypt(key: PrivateScheme, layout: SlotLayout, values: Ints) -> bytes:
 
 
 def _add(key: PublicScheme, layout: SlotLayout, zeros: Bytes, values: Ints) -> bytes:
-    cells, plain = cells_of(zeros.tobytes(), key.width), layout.plain(values)
-    return key.body(key.add_plain(cell, m) for cell, m in zip(cells, plain, strict=True))
+    cells = _cells(zeros.tobytes(), key.width)
+    plain = layout.plain(values)
+    return key.body(key.add_plain(cell, m) for (_, cell), m in zip(cells, plain, strict=True))
 
 
 def _products(
@@ -316,7 +286,8 @@ def _products(
 def _pack(key: PublicScheme, slot_bits: int, rows: Bytes) -> bytes:
     packed = []
     for row in rows:
-        packed += key.pack(list(cells_of(row.tobytes(), key.width)), slot_bits)
+        cells = [cell for _, cell in _cells(row.tobytes(), key.width)]
+        packed += key.pack(cells, slot_bits)
     return key.body(key.blind(packed, to_owner=True))
 
 
@@ -324,5 +295,5 @@ def _open(key: PrivateScheme, bits: int, rows: Bytes) -> bytes:
     """Return the plaintexts. Raises: CodecError: one has more than so many bits, or is negative."""
     opened = key.open(key.public.read_rows(rows), limit_bits=bits)
     if any(number < 0 for number in opened):
-        raise CodecError(reason="packed sums: a plaintext is out of range")
+        raise CodecError(reason="encrypted_splitinfo_host: a plaintext is out of range")
     return b"".join(number.to_bytes(bytes_of(bits), "little") for number in opened)

@@ -98,6 +98,7 @@ def tree(**values: Any) -> dict[str, Any]:
         (tree(feature_importance_type="cover"), "tree_param.feature_importance_type", "split"),
         ({"boosting_strategy": "deep"}, "boosting_strategy", "not one of"),
         ({"multi_mode": "multi_output"}, "multi_mode", "multi_output is not supported yet"),
+        ({"EINI_inference": True}, "EINI_inference", "is not supported yet"),
         (
             {"boosting_strategy": "layered", "guest_depth": 15, "host_depth": 6},
             "host_depth",

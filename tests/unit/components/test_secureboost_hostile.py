@@ -220,7 +220,6 @@ def test_a_host_answers_no_more_levels_than_a_tree_has(tmp_path: Path) -> None:
     federation = LocalFederation((GUEST, HOST))
     guest = federation.at(GUEST)
     guest.send("sample_ids", honest_ids(tmp_path), to=HOST, tag="predict")
-    guest.send("prediction", {"eini": False, "masked": False}, to=HOST)
     for level in range(3):
         guest.send("guest_predict_data", [], to=HOST, tag=f"predict.{level}")
     results = run(
@@ -487,17 +486,6 @@ KINDS: Mapping[str, tuple[str, list[Any]]] = {
     "host_tree_splits": (TO_HOSTS, [[], [{"node": "int", "candidates": ["int"]}]]),
     "host_tree_leaves": (TO_GUEST, ["int32"]),
     "host_leaves": (TO_GUEST, ["int32"]),
-    "prediction": (TO_HOSTS, [{"eini": "bool", "masked": "bool"}]),
-    "leaf_sides": (
-        TO_HOSTS,
-        [
-            {"leaves": ["int"], "bits": "int", "nodes": nodes}
-            for nodes in ([], [{"tree": "int", "node": "int", "left": ["int"], "right": ["int"]}])
-        ],
-    ),
-    "leaf_values": (TO_HOSTS, ["bytes"]),
-    "open_leaf_values": (TO_HOSTS, ["bytes"]),
-    "score_sums": (TO_GUEST, ["bytes"]),
 }
 
 
@@ -529,17 +517,7 @@ def test_parties_send_what_the_documentation_lists_and_nothing_else(tmp_path: Pa
     whole = models_of(run(data, tmp_path / "4", federation=mixed, **common, **in_turns))
     mixed_later = Listening(tuple(data.tables))
     run(data, tmp_path / "5", ports={"test_data": data}, models=whole, federation=mixed_later)
-    by_eini = Listening(tuple(data.tables))
-    run(
-        data,
-        tmp_path / "6",
-        ports={"test_data": data},
-        models=models,
-        federation=by_eini,
-        EINI_inference=True,
-    )
-    listened = (heard, later, mixed, mixed_later, by_eini)
-    sent = [one for listener in listened for one in listener.values]
+    sent = [*heard.values, *later.values, *mixed.values, *mixed_later.values]
     assert documented() == set(KINDS) == {key.name for key, _ in sent}
     ways: dict[str, set[str]] = {}
     for key, value in sent:
