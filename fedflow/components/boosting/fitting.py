@@ -415,6 +415,8 @@ def _predict(ctx: Context) -> Outputs:
     table = input_table(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
+    if ctx.params.predicts_by_eini:
+        return _predict_by_eini(ctx, found, part)
     if isinstance(found, HostEnsemble):
         depth = found.trained.depth
         answer_guest(ctx, found.trees, part.features, depth=depth, tag="predict")
@@ -424,6 +426,32 @@ def _predict(ctx: Context) -> Outputs:
     leaves = leaves_of(ctx, found.trees, part.features, tag="predict")
     add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
     return Outputs(data=(_write(ctx, [(part, loss.mean(scores))], found.classes),))
+
+
+def _predict_by_eini(ctx: Context, found: GuestEnsemble | HostEnsemble, part: _Part) -> Outputs:
+    from fedflow.components.boosting import eini
+
+    if isinstance(found, HostEnsemble):
+        eini.answer_guest(
+            ctx,
+            found.trees,
+            part.features,
+            _Keys().public,
+            width=found.width,
+            depth=found.trained.depth,
+            tag="predict",
+        )
+        return Outputs()
+    scores = eini.scores_of(
+        ctx,
+        found.trees,
+        part.features,
+        _Keys().private,
+        init_score=found.init_score,
+        tag="predict",
+    )
+    mean = _loss_of(ctx.params, found.classes).mean(scores)
+    return Outputs(data=(_write(ctx, [(part, mean)], found.classes),))
 
 
 def _write(ctx: Context, parts: Sequence[tuple[_Part, Floats]], classes: tuple[Any, ...]) -> Table:

@@ -54,7 +54,10 @@ class HeteroSecureBoost:
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret
-    randomness. Not there yet: `multi_output` and EINI prediction, which are refused.
+    randomness. Not there yet: `multi_output`, which is refused.
+
+    `EINI_inference`: prediction jobs take one round trip, and no party learns the way of a row. It
+    costs a ciphertext per row and leaf, so it is slow. Trainings measure in the ordinary way.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -158,9 +158,11 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     guest_depth: Positive = 2  #: lower levels, of `layered`
     host_depth: Positive = 3  #: upper levels, of `layered`
     multi_mode: str = "single_output"  #: several classes: a tree for each
-    EINI_inference: Flag = False  #: not there yet
-    EINI_random_mask: Flag = False  #: without effect without `EINI_inference`
-    EINI_complexity_check: Flag = False  #: without effect without `EINI_inference`
+    #: predict in one round trip; no party learns the way of a row. Not with `mix`
+    EINI_inference: Flag = False
+    EINI_random_mask: Flag = False  #: of it: scores are larger by a secret factor, 1 to 2
+    #: of it: a host refuses if its splits allow fewer than 1e9 ways through the trees
+    EINI_complexity_check: Flag = False
     #: of drawn rows and columns; null: unpredictable
     random_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = 100
     validation_freqs: Positive | list[NonNegativeInt] | None = None  #: as in `callback_param`
@@ -191,12 +193,12 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
 
     def _check_strategy(self) -> None:
         one_of("multi_mode", self.multi_mode, ("single_output", "multi_output"))
+        if self.multi_mode.lower() == "multi_output" and self.EINI_inference:
+            raise ValueError("EINI_inference: is not possible with multi_output")
         if self.multi_mode.lower() == "multi_output":
             raise ValueError("multi_mode: multi_output is not supported yet; use single_output")
         field_name = "boosting_strategy" if self.work_mode is None else "work_mode"
         one_of(field_name, self.strategy, (STD, LAYERED, MIX))
-        if self.EINI_inference:
-            raise ValueError("EINI_inference: is not supported yet; leave it out")
         if self.levels.depth > MOST_DEPTH:
             raise ValueError(f"host_depth: with guest_depth at most {MOST_DEPTH} levels")
 
@@ -209,6 +211,10 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             yield Doubt("zero_as_missing", "without use_missing zeros are ordinary values")
         if self.cipher_compress is False:
             yield Doubt("cipher_compress", "sums are always packed")
+        if self.EINI_inference and self.strategy == MIX:
+            yield Doubt("EINI_inference", "trees of mix are predicted in the ordinary way")
+        if self.predicts_by_eini and self.EINI_random_mask:
+            yield Doubt("EINI_random_mask", "scores are not the real ones", "Unusual")
         if self.learning_rate <= 0:
             does = "trees are grown and count nothing" if not self.learning_rate else "loss grows"
             yield Doubt("learning_rate", f"is not above 0: {does}", "Unusual")
@@ -243,6 +249,11 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         """Return `std`, `layered` or `mix`."""
         given = self.boosting_strategy if self.work_mode is None else self.work_mode
         return given.lower()
+
+    @property
+    def predicts_by_eini(self) -> bool:
+        """Tell whether a prediction job encrypts leaves instead of asking level by level."""
+        return self.EINI_inference and self.strategy != MIX
 
     @property
     def uses_missing(self) -> bool:

@@ -98,7 +98,11 @@ def tree(**values: Any) -> dict[str, Any]:
         (tree(feature_importance_type="cover"), "tree_param.feature_importance_type", "split"),
         ({"boosting_strategy": "deep"}, "boosting_strategy", "not one of"),
         ({"multi_mode": "multi_output"}, "multi_mode", "multi_output is not supported yet"),
-        ({"EINI_inference": True}, "EINI_inference", "is not supported yet"),
+        (
+            {"EINI_inference": True, "multi_mode": "multi_output"},
+            "EINI_inference",
+            "not possible with multi_output",
+        ),
         (
             {"boosting_strategy": "layered", "guest_depth": 15, "host_depth": 6},
             "host_depth",
@@ -126,6 +130,8 @@ def test_ranges_are_checked_before_the_start(
     [
         ({"zero_as_missing": True}, "zero_as_missing"),
         ({"cipher_compress": False}, "cipher_compress"),
+        ({"EINI_inference": True, "work_mode": "mix"}, "EINI_inference"),
+        ({"EINI_inference": True, "EINI_random_mask": True}, "EINI_random_mask"),
         ({"encrypt_param": {"key_length": 1024}}, "encrypt_param.key_length"),
         ({"encrypted_mode_calculator_param": {"mode": "fast"}}, "encrypted_mode_calculator_param"),
     ],

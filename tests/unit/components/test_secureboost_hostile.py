@@ -438,13 +438,18 @@ def kind_of(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: kind_of(one) for name, one in value.items()}
     if isinstance(value, list):
-        found = [kind_of(one) for one in value]
+        found = [kind for kind in map(kind_of, value) if kind != []]
         assert all(one == found[0] for one in found)
         return [found[0]] if found else []
     return type(value).__name__
 
 
 TO_HOSTS, TO_GUEST, BOTH_WAYS = "to hosts", "to the guest", "both ways"
+EINI_PLAN: dict[str, Any] = {
+    "masked": "bool",
+    "regions": ["int"],
+    "nodes": [[{"node": "int", "first": "int", "middle": "int", "end": "int"}]],
+}
 KINDS: Mapping[str, tuple[str, list[Any]]] = {
     "sample_ids": (BOTH_WAYS, [{"rows": "int", "digest": "str"}]),
     "callbacks": (
@@ -479,10 +484,19 @@ KINDS: Mapping[str, tuple[str, list[Any]]] = {
     "host_feature_importance": (TO_GUEST, [[{"fid": "int", "name": "str", "count": "int"}], []]),
     "guest_predict_data": (
         TO_HOSTS,
-        ["NoneType", [], [{"tree": "int", "node": "int", "rows": "int"}]],
+        [
+            "NoneType",
+            [],
+            [{"tree": "int", "node": "int", "rows": "int"}],
+            EINI_PLAN,
+            {**EINI_PLAN, "nodes": []},
+        ],
     ),
     "guest_predict_rows": (TO_HOSTS, ["int32"]),
     "host_predict_data": (TO_GUEST, ["uint8"]),
+    "guest_position_vec": (TO_HOSTS, ["bytes"]),
+    "inter_host_data": (TO_HOSTS, ["bytes"]),
+    "host_merge_result": (TO_GUEST, ["bytes"]),
     "host_tree_splits": (TO_HOSTS, [[], [{"node": "int", "candidates": ["int"]}]]),
     "host_tree_leaves": (TO_GUEST, ["int32"]),
     "host_leaves": (TO_GUEST, ["int32"]),
@@ -517,7 +531,11 @@ def test_parties_send_what_the_documentation_lists_and_nothing_else(tmp_path: Pa
     whole = models_of(run(data, tmp_path / "4", federation=mixed, **common, **in_turns))
     mixed_later = Listening(tuple(data.tables))
     run(data, tmp_path / "5", ports={"test_data": data}, models=whole, federation=mixed_later)
-    sent = [*heard.values, *later.values, *mixed.values, *mixed_later.values]
+    eini = Listening(tuple(data.tables))
+    one_trip: dict[str, Any] = {"federation": eini, "EINI_inference": True}
+    run(data, tmp_path / "6", ports={"test_data": data}, models=models, **one_trip)
+    jobs = (heard, later, mixed, mixed_later, eini)
+    sent = [one for job in jobs for one in job.values]
     assert documented() == set(KINDS) == {key.name for key, _ in sent}
     ways: dict[str, set[str]] = {}
     for key, value in sent:
