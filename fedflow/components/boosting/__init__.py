@@ -1,6 +1,6 @@
 """Gradient boosted trees over the columns of several parties with the same rows.
 
 `hetero_secureboost` is the component, `growing` one tree, `rounds` the training, `walking` the way
-of rows through trees, `eini` the other one (with `regions`), `stored` the model. Sums under
-encryption are in `sums`.
+of rows through trees, `eini` (with `eini_host` and `regions`) prediction by sums under
+encryption, `stored` the model. Sums of gradients are in `sums`.
 """

@@ -429,10 +429,10 @@ def _predict(ctx: Context) -> Outputs:
 
 
 def _predict_by_eini(ctx: Context, found: GuestEnsemble | HostEnsemble, part: _Part) -> Outputs:
-    from fedflow.components.boosting import eini
+    from fedflow.components.boosting import eini, eini_host  # few jobs need them
 
     if isinstance(found, HostEnsemble):
-        eini.answer_guest(
+        eini_host.answer_guest(
             ctx,
             found.trees,
             part.features,

@@ -12,7 +12,7 @@ import pytest
 
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.boosting import eini
+from fedflow.components.boosting import eini, eini_host
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Model
 from fedflow.sdk.crypto.paillier import PublicKey
@@ -27,7 +27,13 @@ from tests.unit.components.boosting_parties import (
     run,
 )
 from tests.unit.components.hetero_lr_parties import Data, with_labels, with_numbers
-from tests.unit.components.test_secureboost_hostile import ANYTHING, OTHER_KEY, Lying, member
+from tests.unit.components.test_secureboost_hostile import (
+    ANYTHING,
+    OTHER_KEY,
+    Lying,
+    always,
+    member,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -168,9 +174,9 @@ def test_a_host_with_many_splits_answers(
     others = [len(tree["tree_"]) for tree in models[HOST_2].param["trees_"]]
     least = min(np.prod([n + 1 for n in own]) for own in (splits, others))
     checked = {**EINI, "EINI_complexity_check": True}
-    monkeypatch.setattr(eini, "LEAST_WAYS", int(least))
+    monkeypatch.setattr(eini_host, "LEAST_WAYS", int(least))
     predict(data, models, tmp_path / "1", **checked)
-    monkeypatch.setattr(eini, "LEAST_WAYS", int(least) + 1)
+    monkeypatch.setattr(eini_host, "LEAST_WAYS", int(least) + 1)
     results = run(data, tmp_path / "2", ports={"test_data": data}, models=models, **checked)
     assert any(isinstance(r.error, BadParameter) for s, r in results.items() if s is not GUEST)
 
@@ -186,6 +192,16 @@ def test_training_and_mix_ask_in_the_ordinary_way(tmp_path: Path) -> None:
     results = run(data, tmp_path / "3", ports={"test_data": data}, models=models, **EINI)
     for result in results.values():
         assert "EINI_inference" in str(result.error)
+
+
+def test_another_scheme_and_several_processes_give_the_same_scores(
+    binary: Any, tmp_path: Path
+) -> None:
+    data, models = binary
+    _, scores = predict(data, models, tmp_path / "1")
+    under_ou: dict[str, Any] = {"encrypt_param": {"method": "ou", "key_length": 2048}, "cores": 2}
+    _, found = predict(data, models, tmp_path / "2", **EINI, **under_ou)
+    assert np.allclose(found, scores, rtol=0, atol=1e-12)
 
 
 def test_trees_of_the_guest_alone_need_no_ciphertext(tmp_path: Path) -> None:
@@ -230,7 +246,7 @@ def refusal(federation: Lying, liar: Site, models: Any, path: Path, **params: An
 
 
 CIPHERTEXT_LIES: list[Callable[[Any], Any]] = [
-    *[lambda _, value=value: value for value in ANYTHING],  # type: ignore[misc]
+    *[always(value) for value in ANYTHING],
     lambda b: b[:-256],
     lambda b: b + b[-256:],
     lambda b: b[:-256] + b"\0" * 256,
@@ -252,7 +268,7 @@ def test_what_are_no_ciphertexts_is_refused(
 @pytest.mark.parametrize(
     "lie",
     [
-        *[lambda _, value=value: value for value in [*ANYTHING, []]],  # type: ignore[misc]
+        *[always(value) for value in [*ANYTHING, []]],
         *[member(regions=value) for value in (None, [], [-1, 2], ["2", 2], [99, 99], [2**40, 2])],
         *[member(nodes=value) for value in (None, [], [[], []], [[{}], []])],
         *[member(masked=value) for value in (None, 1, "x")],
