@@ -44,7 +44,7 @@ MASK_BITS: Final = 32  #: a mask is a multiple of 2**-32
 _MOST_FRACTION_BITS: Final = 48
 
 
-class HostColumns(msgspec.Struct, frozen=True, kw_only=True):
+class NodeColumns(msgspec.Struct, frozen=True, kw_only=True):
     """A host's node: columns `first` to `middle` lie left of its split, those to `end` right."""
 
     node: int
@@ -58,7 +58,7 @@ class EiniPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     masked: bool
     regions: list[Annotated[int, Meta(ge=0, le=1 << 20)]]  #: columns per tree
-    nodes: list[list[HostColumns]]  #: per tree, of this host
+    nodes: list[list[NodeColumns]]  #: per tree, of this host
 
     def classes(self, klasses: Sequence[int], width: int) -> NDArray[np.intp]:
         """Return the class of every column; with a mask one more for each class follows."""
@@ -137,7 +137,7 @@ def _plan(regions: Sequence[TreeRegions], owner: int, *, masked: bool) -> EiniPl
     for one in regions:
         nodes.append(
             [
-                HostColumns(node=node, first=start + first, middle=start + middle, end=start + end)
+                NodeColumns(node=node, first=start + first, middle=start + middle, end=start + end)
                 for node, first, middle, end in one.of_owner(owner)
             ]
         )
