@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedflow.base.errors.components import BadParameter
-from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.data_plane import CodecError, PeerFailed, ValueTooLate
 from fedflow.components.boosting import eini, eini_host
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Model
@@ -32,7 +35,9 @@ from tests.unit.components.test_secureboost_hostile import (
     OTHER_KEY,
     Lying,
     always,
+    arrays,
     member,
+    plain,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -301,3 +306,22 @@ def test_a_sum_that_no_leaves_have_gives_no_score(
     federation = Lying(HOST, "host_merge_result", lie)
     said = refusal(federation, HOST, pair, tmp_path, EINI_random_mask=masked)
     assert "sums that no leaves have" in said or "slot" in said or "bits" in said
+
+
+EINI_NAMES = [
+    (GUEST, "guest_predict_data"),
+    (GUEST, "guest_position_vec"),
+    (HOST, "host_merge_result"),
+]
+
+
+@settings(max_examples=12, deadline=None)
+@given(who=st.sampled_from(EINI_NAMES), lie=st.one_of(plain, arrays, st.binary(max_size=40)))
+def test_no_value_at_all_breaks_a_party(who: tuple[Site, str], lie: Any, pair: Any) -> None:
+    liar, name = who
+    federation = Lying(liar, name, always(lie), patience_s=0.5)
+    with TemporaryDirectory() as path:
+        ports = {"test_data": DATA}
+        results = run(DATA, Path(path), ports=ports, models=pair, federation=federation, **EINI)
+    error = results[HOST if liar is GUEST else GUEST].error
+    assert isinstance(error, CodecError | PeerFailed | ValueTooLate), (name, lie, error)
