@@ -20,12 +20,12 @@ def loss(items: Sequence[MetricItem], t: Texts) -> list[View]:
     return [
         Chart(
             key="loss", title=t("Loss"), x_label=t("Iteration"), y_label=t("Loss"),
-            series=tuple(series_of(i, name=_loss_name(i)) for i in items),
+            series=tuple(series_of(i, name=_curve_name(i)) for i in items),
         )
     ]  # fmt: skip
 
 
-def _loss_name(item: MetricItem) -> str:
+def _curve_name(item: MetricItem) -> str:
     curve = item.meta.get("curve_name")
     return curve if isinstance(curve, str) and curve else item.label
 
@@ -35,7 +35,7 @@ def round_seconds(items: Sequence[MetricItem], t: Texts) -> list[View]:
     return [
         Chart(
             key="round-seconds", title=t("Seconds per round"), x_label=t("Iteration"),
-            y_label=t("Seconds"), series=tuple(series_of(i) for i in items),
+            y_label=t("Seconds"), series=tuple(series_of(i, name=_curve_name(i)) for i in items),
         )
     ]  # fmt: skip
 

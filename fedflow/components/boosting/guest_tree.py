@@ -33,6 +33,7 @@ from fedflow.components.boosting.criterion import ROWS, TIE, Criterion, Gradient
 from fedflow.components.boosting.sums import SlotLayout, encrypt_gradients, open_sums
 from fedflow.components.boosting.trees import OWN, BoostedTree, Levels, TreeNode
 from fedflow.components.boosting.zeros import EncryptedZeros
+from fedflow.components.training.part_seconds import ENCRYPTION, EXCHANGE, OPENING, PartSeconds
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.crypto.schemes import PrivateScheme
@@ -110,6 +111,8 @@ class GuestTree:
         self._criterion = criterion
         self._levels = levels
         self._zeros = zeros
+
+        self.seconds = PartSeconds()
         self._candidates = binned.candidates(given.columns)
         self._nodes: list[TreeNode] = [TreeNode()]
         self._leaves: dict[int, Ints] = {}  #: their sums
@@ -117,7 +120,7 @@ class GuestTree:
         hosts = ctx.sites_of(Role.HOST) if len(levels.hosts) else ()
         total = len(self._positions)
         self._hosts = [
-            _Host(ctx, owner, tag, key=zeros.key, given=given, total=total)
+            _Host(ctx, owner, tag, key=zeros.key, given=given, total=total, seconds=self.seconds)
             for owner in ([levels.host] if levels.host else range(1, len(hosts) + 1))
         ]
 
@@ -154,7 +157,8 @@ class GuestTree:
         for number, block in layout.blocks():
             part = replace(gradients, values=gradients.values[block])
             zeros = self._zeros.take(block.stop - block.start)
-            ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers, zeros=zeros)
+            with self.seconds.of(ENCRYPTION):
+                ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers, zeros=zeros)
             message = key.public.message_of(ciphertexts)
             tag = f"{self._tag}.{number}"
             send("encrypted_grad_and_hess", message, to=sites, tag=tag)
@@ -291,7 +295,15 @@ class _Host:
     """A host, as the guest sees it while a tree grows."""
 
     def __init__(
-        self, ctx: Context, owner: int, tag: str, *, key: PrivateScheme, given: TreeRows, total: int
+        self,
+        ctx: Context,
+        owner: int,
+        tag: str,
+        *,
+        key: PrivateScheme,
+        given: TreeRows,
+        total: int,
+        seconds: PartSeconds,
     ) -> None:
         """`total` is how many rows there are, whether they train the tree or not."""
         self.owner = owner
@@ -300,6 +312,7 @@ class _Host:
         self.layout = SlotLayout(rows=len(given.rows), bits=given.gradients.bits)
         self._ctx = ctx
         self._tag = tag
+        self._seconds = seconds
         self._gradients = given.gradients.values
         self._places = np.full(total, -1, dtype=np.intp)  # of all rows in those
         self._places[given.rows] = np.arange(len(given.rows))
@@ -309,7 +322,7 @@ class _Host:
 
     def receive_count(self) -> None:
         """Learn how many candidates there are. Raises: CodecError."""
-        value = wait_for(self._ctx, "candidates", self.site, tag=self._tag)
+        value = self._wait("candidates", self._tag)
         count = value.get("count") if isinstance(value, dict) else None
         if type(count) is not int or not 0 <= count <= MOST_CANDIDATES:
             raise CodecError(reason=f"candidates of {self.site}: not a possible number")
@@ -323,15 +336,17 @@ class _Host:
         self._asked = depth + 1
         computed = [node for node in level if node.is_computed]
         tag = f"{self._tag}.{depth}"
-        payload = wait_for(self._ctx, "encrypted_splitinfo_host", self.site, tag=tag)
-        found = open_sums(
-            self.key,
-            payload,
-            count=len(computed) * self._count,
-            layout=self.layout,
-            workers=self._ctx.workers,
-            sender=str(self.site),
-        ).reshape(len(computed), self._count, 3)
+        payload = self._wait("encrypted_splitinfo_host", tag)
+        with self._seconds.of(OPENING):
+            opened = open_sums(
+                self.key,
+                payload,
+                count=len(computed) * self._count,
+                layout=self.layout,
+                workers=self._ctx.workers,
+                sender=str(self.site),
+            )
+        found = opened.reshape(len(computed), self._count, 3)
         sums = {node.number: own for node, own in zip(computed, found, strict=True)}
         for node in level:
             if not node.is_computed:
@@ -365,7 +380,7 @@ class _Host:
         places = self.chosen(won, depth)
         name = "dispatch_node_host_result"
         left = read_bits(
-            wait_for(self._ctx, name, self.site, tag=tag),
+            self._wait(name, tag),
             count=sum(len(rows[choice.node]) for choice in won),
             message=f"{name} of {self.site}",
         )
@@ -383,7 +398,7 @@ class _Host:
         if not won:
             return []
         tag = f"{self._tag}.{depth}"
-        masks = wait_for(self._ctx, "chosen_candidates", self.site, tag=tag)
+        masks = self._wait("chosen_candidates", tag)
         if not isinstance(masks, np.ndarray) or masks.dtype != np.int64:
             raise CodecError(reason=f"chosen_candidates of {self.site}: not numbers")
         if masks.shape != (len(won),):
@@ -408,3 +423,7 @@ class _Host:
         """Say that the tree is done."""
         tag = f"{self._tag}.{self._asked}"
         self._ctx.federation.send("tree_node_queue", {"nodes": 0}, to=self.site, tag=tag)
+
+    def _wait(self, name: str, tag: str) -> object:
+        with self._seconds.of(EXCHANGE):
+            return wait_for(self._ctx, name, self.site, tag=tag)

@@ -50,7 +50,9 @@ class HeteroSecureBoost:
     `...HostParam`. Summary: `best_iteration`, `is_converged`, at the guest `loss_history`,
     `feature_importance` (own columns by name, those of hosts by their anonymous names) and
     `validation_metrics`. Metrics: `train` / `loss` at the guest and `train` / `round_seconds` at
-    each party, one point per round; `train` or `validate` / `iteration_<n>` at the guest.
+    each party, one point per round; `train` or `validate` / `iteration_<n>` at the guest. Parts
+    of a round have metrics too: `exchange_seconds` (waiting for others) at each party. The guest
+    adds `encryption_seconds` and `opening_seconds`, hosts `sums_seconds` and `packing_seconds`.
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret

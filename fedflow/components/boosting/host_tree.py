@@ -15,6 +15,7 @@ from fedflow.components.boosting.bits import bits_of
 from fedflow.components.boosting.sums import HostTreeSums, SlotLayout
 from fedflow.components.boosting.trees import MOST_ROWS, HostTree
 from fedflow.components.samples.alignment import checked_rows
+from fedflow.components.training.part_seconds import EXCHANGE, PACKING, SUMS, PartSeconds
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 from fedflow.sdk.crypto import random_permutation
@@ -69,6 +70,7 @@ class HostTreeBuilder:
         self._tag = tag
         self._binned = binned
         self._columns = columns
+        self.seconds = PartSeconds()
         self._min_candidate_rows = min_candidate_rows
         self._key = key
         self._depth = depth
@@ -112,14 +114,17 @@ class HostTreeBuilder:
     def _offer(self, nodes: NDArray[np.integer], count: int, depth: int) -> None:
         """Send the sums of all candidates; `nodes` has the node of each training row, or -1."""
         inside = np.flatnonzero(nodes >= 0)
-        found = self._sums.of_nodes(
-            self._ciphertexts[inside],
-            self._binned.numbers[self._rows[inside]],
-            nodes[inside].astype(np.intp),
-            count=count,
-        )
+        with self.seconds.of(SUMS):
+            found = self._sums.of_nodes(
+                self._ciphertexts[inside],
+                self._binned.numbers[self._rows[inside]],
+                nodes[inside].astype(np.intp),
+                count=count,
+            )
         ordered = [own[number] for own in found for number in self._order.tolist()]
-        self._send("encrypted_splitinfo_host", self._sums.pack(ordered), depth)
+        with self.seconds.of(PACKING):
+            packed = self._sums.pack(ordered)
+        self._send("encrypted_splitinfo_host", packed, depth)
 
     def _grow_alone(self, klass: int) -> HostTree:
         """Grow the whole tree here; `host_grown` lists the messages."""
@@ -185,7 +190,8 @@ class HostTreeBuilder:
         found = np.empty((layout.rows, self._key.width), dtype=np.uint8)
         for number, block in layout.blocks():
             tag = f"{self._tag}.{number}"
-            payload = wait_for(self._ctx, "encrypted_grad_and_hess", self._guest, tag=tag)
+            with self.seconds.of(EXCHANGE):
+                payload = wait_for(self._ctx, "encrypted_grad_and_hess", self._guest, tag=tag)
             found[block] = self._key.rows_of(payload, count=block.stop - block.start)
         return found
 
@@ -242,7 +248,8 @@ class HostTreeBuilder:
         return mask, self._binned.left_rows(self._candidates, number, rows)
 
     def _wait(self, name: str, depth: int) -> object:
-        return wait_for(self._ctx, name, self._guest, tag=f"{self._tag}.{depth}")
+        with self.seconds.of(EXCHANGE):
+            return wait_for(self._ctx, name, self._guest, tag=f"{self._tag}.{depth}")
 
     def _send(self, name: str, value: object, depth: int) -> None:
         self._ctx.federation.send(name, value, to=self._guest, tag=f"{self._tag}.{depth}")

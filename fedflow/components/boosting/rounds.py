@@ -33,6 +33,7 @@ from fedflow.components.training.measures import (
     record_seconds,
 )
 from fedflow.components.training.params import CallbackParam
+from fedflow.components.training.part_seconds import PartSeconds
 from fedflow.components.training.plan import Plan
 from fedflow.components.training.watch import WatchState, watch_of
 from fedflow.components.waiting import wait_for
@@ -96,6 +97,7 @@ class GuestRounds:
         self._binned = BinnedColumns.of(parts[0].features, bins=params.bin_num)
         self._measures = _Measures(ctx, plan, loss=loss, class_values=class_values)
         self._scores: list[Floats] = []
+        self._seconds = PartSeconds()
         self.trees: list[BoostedTree] = []
         self.init_score = np.zeros(loss.width)
         self.progress = BoostingProgress()
@@ -157,6 +159,7 @@ class GuestRounds:
             self._ctx.tracker.progress((number + 1 - self._plan.start) / most)
             self._ctx.log.info("round %s of at most %s is done, loss %.6g", number + 1, until, loss)
             record_seconds(self._ctx, number, monotonic_s() - start_s)
+            self._seconds.record(self._ctx, number)
 
     def keep_best(self) -> None:
         """Drop the trees after the best round, and compute the scores without them."""
@@ -221,7 +224,9 @@ class GuestRounds:
             criterion=self._params.criterion,
             levels=levels,
         )
-        return tree.grow(klass)
+        grown = tree.grow(klass)
+        self._seconds.add(tree.seconds)
+        return grown
 
     def _drawn_rows(self, number: int, first: Floats) -> tuple[Rows, Floats | float]:
         """Return the rows that train the trees of a round, and what their gradients count.
@@ -301,6 +306,7 @@ class HostRounds:
         self._binned = BinnedColumns.of(parts[0][1], bins=params.bin_num)
         self.trees: list[HostTree] = []
         self.progress = BoostingProgress()
+        self._seconds = PartSeconds()
 
     def begin(self, trees: Sequence[HostTree], progress: BoostingProgress) -> None:
         """Begin, or go on from earlier trees."""
@@ -328,6 +334,7 @@ class HostRounds:
                 save(number)
             self._ctx.tracker.progress((number + 1 - self._plan.start) / self._params.num_trees)
             record_seconds(self._ctx, number, monotonic_s() - start_s)
+            self._seconds.record(self._ctx, number)
 
     def keep_best(self) -> None:
         """Drop the trees after the best round."""
@@ -349,7 +356,9 @@ class HostRounds:
             depth=self._params.levels.depth,
             min_candidate_rows=self._params.min_candidate_rows,
         )
-        return builder.build(klass)
+        tree = builder.build(klass)
+        self._seconds.add(builder.seconds)
+        return tree
 
     def _walk(self, trees: Sequence[HostTree], features: Floats, *, tag: str) -> None:
         answer_guest(self._ctx, trees, features, depth=self._depth, tag=tag)

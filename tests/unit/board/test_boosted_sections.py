@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedflow.board.presenters.metric_groups import metric_groups
@@ -196,9 +197,14 @@ def test_losses_and_measures_after_each_round_are_curves() -> None:
 def test_seconds_of_each_round_are_a_curve_at_each_party(site: Site) -> None:
     groups = metric_groups(real_models.boosted(2).metrics[site], plain_text)
     (view,) = next(group for group in groups if group.key == "round-seconds").views
-    (curve,) = view.series  # type: ignore[union-attr]
-    assert curve.x == (0.0, 1.0)
-    assert all(seconds is not None and seconds >= 0 for seconds in curve.y)
+    whole, *parts = view.series  # type: ignore[union-attr]
+    names = {"encryption", "opening"} if site is GUEST else {"sums", "packing"}
+    assert {part.name for part in parts} == {"exchange", *names}
+    assert all(part.x == whole.x == (0.0, 1.0) for part in parts)
+    assert all(seconds is not None and seconds >= 0 for part in parts for seconds in part.y)
+    spent = np.sum([part.y for part in parts], axis=0)
+    assert (spent > 0).all()
+    assert (spent <= np.array(whole.y) + 0.01).all()
 
 
 def plain_text(text: str, /, **values: Any) -> str:
