@@ -385,7 +385,7 @@ _SAME_PARTIES = {"model migrate"}  #: the check migrates a model to the parties 
 )
 def test_the_flow_tests_pass_but_for_what_fate_changed(bench: Deployment, door: str) -> None:
     work = bench.client.cwd
-    dsl, conf = example(iterations=30)  # still runs when it is stopped after five seconds
+    dsl, conf = example(iterations=80)  # still runs when it is stopped after five seconds
     uploads = data_sets()
     upload = {**uploads[0], "file": str(work / uploads[0]["file"])}
     del upload["role"]

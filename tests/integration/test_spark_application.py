@@ -279,7 +279,7 @@ def test_a_task_of_a_killed_application_fails_and_the_next_gets_a_new_one(house:
         os.kill(house.pid(application), signal.SIGKILL)
         told = wait_for(task, "error")
     why = "its driver does not answer"
-    assert told == f"error SparkLost The Spark application of job 1 is gone: {why}."
+    assert told == f"error SparkLost The Spark application of job 1 died: {why}."
     wait_until(lambda: not living(processes), 10)
     again = house.applications.ensure(JOB, plan())
     assert again != application
