@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -116,8 +117,9 @@ class RestServer:
                 self.send_response(given.status)
                 self.send_header("Content-Type", given.content_type)
                 self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                with suppress(ConnectionError):  # who asked may have been interrupted
+                    self.end_headers()
+                    self.wfile.write(body)
 
             do_GET = do_POST = _serve  # noqa: N815  the names that http.server calls
 
