@@ -41,6 +41,7 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "sshe.component:HeteroSSHELinR",
     "boosting.hetero_secureboost:HeteroSecureBoost",
     "boosting.hetero_secureboost:HeteroFastSecureBoost",
+    "boosting.leaf_features:SBTFeatureTransformer",
     "clustering.hetero_kmeans:HeteroKmeans",
     "local.local_baseline:LocalBaseline",
     "scoring.positive_unlabeled:PositiveUnlabeled",

@@ -2,5 +2,6 @@
 
 `hetero_secureboost` is the component, `growing` one tree, `rounds` the training, `walking` the way
 of rows through trees, `eini` (with `eini_host` and `regions`) prediction by sums under
-encryption, `stored` the model. Sums of gradients are in `sums`.
+encryption, `stored` the model. Sums of gradients are in `sums`. `leaf_features` is a component that
+makes features of leaves.
 """

@@ -38,7 +38,6 @@ class MissingModule:
 _OWN: Final = "a component of one's own"
 
 MISSING: Final = (
-    MissingModule(module="SBTFeatureTransformer", planned=True),
     MissingModule(module="HomoSecureBoost", planned=True),
     MissingModule(module="HomoLR", planned=True),
     MissingModule(module="HomoFeatureBinning", planned=True),

@@ -62,6 +62,7 @@ def test_the_built_in_components_load_without_a_problem(registry: ComponentRegis
         "HomoDataSplit",
         "HeteroSecureBoost",
         "HeteroFastSecureBoost",
+        "SBTFeatureTransformer",
         "HeteroKmeans",
         "LocalBaseline",
         "PositiveUnlabeled",
