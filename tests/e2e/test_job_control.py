@@ -13,7 +13,7 @@ import pytest
 from fedflow.wire.api.jobs import JobStatusView
 from tests.e2e.commands import fedflow
 from tests.e2e.jobs import empty_job, example, upload_data
-from tests.e2e.servers import HOST, QUICK, Pair, two_parties, wait_for
+from tests.e2e.servers import ARBITER, HOST, QUICK, Pair, two_parties, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -124,8 +124,10 @@ def test_a_server_that_dies_while_values_are_exchanged_costs_an_attempt_and_not_
     pair: Pair,
 ) -> None:
     upload_data(pair)
-    job_id = pair.guest.client.submit(*example(iterations=6)).job_id
+    job_id = pair.guest.client.submit(*example(iterations=20)).job_id
     pair.host.wait_executor(job_id, component="hetero_lr_0", site=HOST)
+    metrics = pair.host.client.metrics
+    wait_for(lambda: metrics(job_id, "hetero_lr_0", site=ARBITER), "the first iteration")
     pair.host.restart(after_s=0.2)
     assert set(pair.ends(job_id, within_s=150).values()) == {"success"}
     view = pair.guest.client.job(job_id)
