@@ -28,7 +28,7 @@ from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 
-ROWS_PER_BLOCK: Final = 8_192  #: rows of one message of encrypted gradients
+ROWS_PER_BLOCK: Final = 32_768  #: rows of one message of encrypted gradients
 
 _ADDITION: Final = 3.0  # products of ciphertexts that adding a plaintext takes, about
 
