@@ -629,7 +629,8 @@ server = HttpServer(app, HttpSettings(threads=2), name="http")
 server.listen_tcp("127.0.0.1", 0)
 taken = [os.open("/dev/null", os.O_RDONLY)]
 client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-client.connect()
+client.request("GET", "/")  # so that its connection has its descriptor
+client.getresponse().read()
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 40, most))
 try:
