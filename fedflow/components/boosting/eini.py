@@ -25,11 +25,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.regions import RowValues, TreeRegions
+from fedflow.components.boosting.sums import open_packed
 from fedflow.components.boosting.trees import BoostedTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Role
 from fedflow.sdk.crypto.ciphertexts import unpack
-from fedflow.sdk.crypto.encrypted_rows import DECRYPTION_COST, cost_of
+from fedflow.sdk.crypto.encrypted_rows import cost_of
 from fedflow.sdk.crypto.schemes import PrivateScheme
 from fedflow.sdk.errors import CodecError
 
@@ -160,16 +161,8 @@ def _opened(
 ) -> NDArray[np.object_]:
     """Return the sums of rows and classes as integers. Raises: CodecError."""
     slot_bits, count = slot_bits_of(masked=masked), math.prod(shape)
+    plain = open_packed(key, payload, count=count, slot_bits=slot_bits, workers=ctx.workers)
     slots = key.public.slots(slot_bits)
-    rows = key.public.rows_of(payload, count=-(-count // slots))
-    width = slots * slot_bits // 8 + 1
-    opened = ctx.workers.fill_rows(
-        functools.partial(_open, key, slots * slot_bits),
-        (rows,),
-        width=width,
-        cost=DECRYPTION_COST * (key.public.width / 512) ** 3,
-    )
-    plain = [int.from_bytes(row.tobytes(), "little", signed=True) for row in opened]
     return np.array(unpack(plain, slot_bits, slots=slots, count=count), dtype=object).reshape(shape)
 
 
@@ -197,9 +190,3 @@ def blocks_of(rows: int, columns: int) -> Iterator[tuple[int, slice]]:
 
 def _encrypt(key: PrivateScheme, values: Ints) -> bytes:
     return key.public.body(key.encrypt(values.ravel().tolist()))
-
-
-def _open(key: PrivateScheme, bits: int, rows: Bytes) -> bytes:
-    """Return the plaintexts. Raises: CodecError: not a ciphertext, or too large."""
-    opened = key.open(key.public.read_rows(rows), limit_bits=bits)
-    return b"".join(one.to_bytes(bits // 8 + 1, "little", signed=True) for one in opened)

@@ -20,6 +20,7 @@ from fedflow.components.boosting.eini import (
     grown_alone,
     slot_bits_of,
 )
+from fedflow.components.boosting.sums import pack_slots
 from fedflow.components.boosting.trees import HostTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role
@@ -81,7 +82,8 @@ def answer_guest(
     key, slot_bits = receive_key(ctx), slot_bits_of(masked=masked)
     factor = (1 << MASK_BITS) + secrets.randbits(MASK_BITS) if masked else 1
     is_last = ctx.site == hosts[-1]
-    key.prepare(to_owner=is_last)
+    if not is_last:
+        key.prepare()
     for number, rows in blocks_of(len(features), columns):
         own_tag = f"{tag}.{number}"
         count = rows.stop - rows.start
@@ -104,17 +106,14 @@ def answer_guest(
             width=width * key.width,
             cost=cost_of(key, columns),
         )
-        slots = key.slots(slot_bits)
-        padded = np.zeros((-(-count * width // slots) * slots, key.width), dtype=np.uint8)
-        padded[:, 0] = 1  # a ciphertext of 0
-        padded[: count * width] = sums.reshape(-1, key.width)
-        packed = ctx.workers.fill_rows(
-            functools.partial(_pack, key, slot_bits, factor),
-            (padded.reshape(-1, slots * key.width),),
-            width=key.width,
-            cost=cost_of(key, slots * slot_bits + key.blinding_products(to_owner=True)),
+        packed = pack_slots(
+            key,
+            sums.reshape(-1, key.width),
+            slot_bits=slot_bits,
+            workers=ctx.workers,
+            factor=factor,
         )
-        ctx.federation.send("host_merge_result", key.message_of(packed), to=guest, tag=own_tag)
+        ctx.federation.send("host_merge_result", packed, to=guest, tag=own_tag)
 
 
 def _read_plan(value: object, trees: Sequence[HostTree], *, depth: int) -> EiniPlan:
@@ -175,10 +174,3 @@ def _add_up(
             own = np.flatnonzero(kept & (classes == klass)).tolist()
             sums.append(key.total([cells[row * columns + column] for column in own]))
     return key.body(sums)
-
-
-def _pack(key: PublicScheme, slot_bits: int, factor: int, rows: Bytes) -> bytes:
-    packed = key.pack(_cells(key, rows), slot_bits)
-    if factor > 1:
-        packed = [key.multiply_plain(one, factor) for one in packed]
-    return key.body(key.blind(packed, to_owner=True))

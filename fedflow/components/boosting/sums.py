@@ -170,21 +170,8 @@ class HostTreeSums:
 
     def pack(self, sums: Sequence[mpz]) -> bytes:
         """Return the message of sums that are in their secret order: packed, blinded anew."""
-        slots = self._key.slots(self._layout.slot_bits)
-        groups = -(-len(sums) // slots)
-        body = self._key.body([*sums, *[mpz(1)] * (groups * slots - len(sums))])
-        rows = np.frombuffer(body, np.uint8).reshape(groups, slots * self._key.width)
-        self._key.prepare(to_owner=True)
-        packed = self._workers.fill_rows(
-            functools.partial(_pack, self._key, self._layout.slot_bits),
-            (rows,),
-            width=self._key.width,
-            cost=cost_of(
-                self._key,
-                slots * (self._layout.slot_bits + 1) + self._key.blinding_products(to_owner=True),
-            ),
-        )
-        return self._key.message_of(packed)
+        rows = np.frombuffer(self._key.body(sums), np.uint8).reshape(-1, self._key.width)
+        return pack_slots(self._key, rows, slot_bits=self._layout.slot_bits, workers=self._workers)
 
     def _left(self, totals: Sequence[mpz], node: int) -> list[mpz]:
         """Return the sums left of each candidate of one node."""
@@ -206,6 +193,46 @@ class HostTreeSums:
         return found
 
 
+def pack_slots(
+    key: PublicScheme, sums: Bytes, *, slot_bits: int, workers: Workers, factor: int = 1
+) -> bytes:
+    """Return the message of few ciphertexts for the key's owner, blinded anew.
+
+    Their slots have the plaintexts of `sums` (count x width, of this party's own making) times
+    `factor`; every |product| must be below 2**(slot_bits - 1): nobody can check it later.
+    """
+    slots = key.slots(slot_bits)
+    padded = np.zeros((-(-len(sums) // slots) * slots, key.width), dtype=np.uint8)
+    padded[:, 0] = 1  # a ciphertext of 0
+    padded[: len(sums)] = sums
+    key.prepare(to_owner=True)
+    packed = workers.fill_rows(
+        functools.partial(_pack, key, slot_bits, factor),
+        (padded.reshape(-1, slots * key.width),),
+        width=key.width,
+        cost=cost_of(key, slots * (slot_bits + 1) + key.blinding_products(to_owner=True)),
+    )
+    return key.message_of(packed)
+
+
+def open_packed(
+    key: PrivateScheme, payload: object, *, count: int, slot_bits: int, workers: Workers
+) -> list[int]:
+    """Return the signed plaintexts of a message of `pack_slots`, with `count` slots in all.
+
+    Raises: CodecError: it is no such message, or a plaintext has more bits than its slots.
+    """
+    public = key.public
+    bits = public.slots(slot_bits) * slot_bits
+    opened = workers.fill_rows(
+        functools.partial(_open, key, bits),
+        (public.rows_of(payload, count=-(-count // public.slots(slot_bits))),),
+        width=bits // 8 + 1,
+        cost=DECRYPTION_COST * (public.width / 512) ** 3,
+    )
+    return [int.from_bytes(row.tobytes(), "little", signed=True) for row in opened]
+
+
 def open_sums(
     key: PrivateScheme,
     payload: object,
@@ -219,31 +246,18 @@ def open_sums(
 
     Raises: CodecError: it is no such message, or the sums cannot be.
     """
-    public = key.public
-    slots = public.slots(layout.slot_bits)
-    rows = public.rows_of(payload, count=-(-count // slots))
-    width = bytes_of(slots * layout.slot_bits)
-    opened = workers.fill_rows(
-        functools.partial(_open, key, slots * layout.slot_bits),
-        (rows,),
-        width=width,
-        cost=DECRYPTION_COST * (public.width / 512) ** 3,
-    )
-    slot = (1 << layout.slot_bits) - 1
+    slot_bits = layout.slot_bits
+    slots, slot = key.public.slots(slot_bits), (1 << slot_bits) - 1
     values: list[int] = []
-    for row in opened:
-        rest = int.from_bytes(row.tobytes(), "little")
+    for rest in open_packed(key, payload, count=count, slot_bits=slot_bits, workers=workers):
+        if rest < 0:
+            raise CodecError(reason="encrypted_splitinfo_host: a plaintext is out of range")
         for _ in range(min(slots, count - len(values))):
             values.append(rest & slot)
-            rest >>= layout.slot_bits
+            rest >>= slot_bits
         if rest:
             raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: more than its slots")
     return layout.read(values, sender=sender)
-
-
-def bytes_of(bits: int) -> int:
-    """Return how many bytes hold so many bits."""
-    return -(-bits // 8)
 
 
 def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
@@ -283,17 +297,16 @@ def _products(
     return b"".join(found)
 
 
-def _pack(key: PublicScheme, slot_bits: int, rows: Bytes) -> bytes:
-    packed = []
+def _pack(key: PublicScheme, slot_bits: int, factor: int, rows: Bytes) -> bytes:
+    packed: list[mpz] = []
     for row in rows:
-        cells = [cell for _, cell in _cells(row.tobytes(), key.width)]
-        packed += key.pack(cells, slot_bits)
+        packed += key.pack([cell for _, cell in _cells(row.tobytes(), key.width)], slot_bits)
+    if factor > 1:
+        packed = [key.multiply_plain(one, factor) for one in packed]
     return key.body(key.blind(packed, to_owner=True))
 
 
 def _open(key: PrivateScheme, bits: int, rows: Bytes) -> bytes:
-    """Return the plaintexts. Raises: CodecError: one has more than so many bits, or is negative."""
+    """Return the plaintexts. Raises: CodecError: not a ciphertext, or more than so many bits."""
     opened = key.open(key.public.read_rows(rows), limit_bits=bits)
-    if any(number < 0 for number in opened):
-        raise CodecError(reason="encrypted_splitinfo_host: a plaintext is out of range")
-    return b"".join(number.to_bytes(bytes_of(bits), "little") for number in opened)
+    return b"".join(one.to_bytes(bits // 8 + 1, "little", signed=True) for one in opened)
