@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.cores.blocks import bounds, check_filled
-from fedflow.cores.forked import BLOCK, become_child, run_blocks
+from fedflow.cores.forked import BLOCK, become_child, end_without, run_blocks
 
 _COUNT: Final = 8  # bytes of a number of rows, little-endian
 _LOW_PRIORITY: Final = 10  # added to the niceness of what nobody waits for
@@ -70,10 +70,6 @@ class ForkedRowsAhead:
             memory[:] = found
             self._done[part][:] = (end - start).to_bytes(_COUNT, "little")
 
-        def end_with_parent(_: float) -> None:
-            if os.getppid() != parent:
-                raise SystemExit(1)
-
         with suppress(FedflowError, MemoryError):
             run_blocks(
                 write,
@@ -82,5 +78,5 @@ class ForkedRowsAhead:
                 memory=self._rows,
                 width=self._width,
                 block=block,
-                progress=end_with_parent,
+                progress=lambda _: end_without(parent),
             )

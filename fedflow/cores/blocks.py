@@ -45,15 +45,20 @@ def bounds(rows: int, blocks: int) -> list[int]:
     return [rows * i // blocks for i in range(blocks + 1)]
 
 
-class NoRows:
-    """See `fedflow.sdk.workers.RowsAhead`: of workers that make none."""
+class MadeRows:
+    """See `fedflow.sdk.workers.RowsAhead`: rows that are there."""
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, rows: NDArray[np.uint8]) -> None:
+        self._rows = rows
+
+    @staticmethod
+    def none(width: int) -> MadeRows:
+        """Return no rows: of workers that make none ahead."""
+        return MadeRows(np.empty((0, width), np.uint8))
 
     def take(self) -> NDArray[np.uint8]:
-        """Return no row."""
-        return np.empty((0, self._width), np.uint8)
+        """See `fedflow.sdk.workers.RowsAhead.take`."""
+        return self._rows
 
 
 def count_of(inputs: Sequence[Rows]) -> int:

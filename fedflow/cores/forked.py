@@ -170,8 +170,7 @@ def _child(share: _Share, start: int, stop: int, *, state: memoryview, parent: i
     become_child()
 
     def beat(_: float) -> None:
-        if os.getppid() != parent:
-            raise SystemExit(1)
+        end_without(parent)
         state[0] = state[0] % _MOVING + 1
 
     try:
@@ -191,6 +190,12 @@ def become_child() -> None:
     # What the parent has is never collected here: the end of a Java object or of a connection
     # would be sent to its other side, through the parent's own socket.
     gc.freeze()
+
+
+def end_without(parent: int) -> None:
+    """Do nothing while the process `parent` is this fork's. Raises: SystemExit: it has ended."""
+    if os.getppid() != parent:
+        raise SystemExit(1)
 
 
 def _tell(exc: FedflowError, state: memoryview) -> None:

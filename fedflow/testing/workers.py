@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.cores.blocks import check_filled, check_folded
+from fedflow.cores.blocks import MadeRows, check_filled, check_folded
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 from fedflow.testing.pickling import copy_of, form_of
 
@@ -46,14 +46,6 @@ class RemoteRows:
 
     def local(self) -> NDArray[Any]:
         """Return the rows in this process."""
-        return self._rows
-
-
-class _Made:
-    def __init__(self, rows: NDArray[np.uint8]) -> None:
-        self._rows = rows
-
-    def take(self) -> NDArray[np.uint8]:
         return self._rows
 
 
@@ -117,7 +109,7 @@ class PicklingWorkers:
         """See `fedflow.sdk.Workers.make_ahead`; half of the rows are made."""
         made = copy_of(form_of(work))(count // 2)
         check_filled(made, rows=count // 2, width=width)
-        return _Made(np.frombuffer(made, np.uint8).reshape(-1, width))
+        return MadeRows(np.frombuffer(made, np.uint8).reshape(-1, width))
 
     def _results(
         self,
