@@ -34,8 +34,7 @@ from fedflow.components.boosting.stored import (
     TrainedWith,
     guest_model,
     host_model,
-    read_guest,
-    read_host,
+    read_share,
     trained_with,
 )
 from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
@@ -310,7 +309,7 @@ def _resumed(
     step = common_step(ctx, plan)
     if step is not None and step >= plan.start:
         ctx.log.info("training goes on after round %s of an earlier attempt", step)
-        start = _read(ctx, ctx.checkpoints.load(step).model, where=f"checkpoint {step}")
+        start = read_share(ctx, ctx.checkpoints.load(step).model, where=f"checkpoint {step}")
     if start is not None:
         record_start(ctx, start.progress.rounds)
     return start
@@ -320,16 +319,12 @@ def _earlier(ctx: Context) -> GuestEnsemble | HostEnsemble | None:
     """Return the model to start from, None if there is none."""
     if not ctx.inputs.model:
         return None
-    found = _read(ctx, next(iter(ctx.inputs.model.values())), where=f"model of {ctx.component}")
+    found = read_share(
+        ctx, next(iter(ctx.inputs.model.values())), where=f"model of {ctx.component}"
+    )
     rounds = found.progress.rounds  # the trees of later ones may have been dropped
     fresh = BoostingProgress(rounds=rounds, losses=found.progress.losses[:rounds])
     return replace(found, progress=fresh)
-
-
-def _read(ctx: Context, model: Model, *, where: str) -> GuestEnsemble | HostEnsemble:
-    if ctx.site.role is Role.GUEST:
-        return read_guest(model, where=where, sites=(ctx.site, *ctx.sites_of(Role.HOST)))
-    return read_host(model, where=where)
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -415,43 +410,48 @@ def _predict(ctx: Context) -> Outputs:
     table = input_table(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
-    if ctx.params.predicts_by_eini:
-        return _predict_by_eini(ctx, found, part)
     if isinstance(found, HostEnsemble):
-        depth = found.trained.depth
-        answer_guest(ctx, found.trees, part.features, depth=depth, tag="predict")
+        _answer(ctx, found, part.features)
         return Outputs()
-    loss = _loss_of(ctx.params, found.classes)
-    scores = np.tile(found.init_score, (part.data.rows, 1))
-    leaves = leaves_of(ctx, found.trees, part.features, tag="predict")
-    add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
-    return Outputs(data=(_write(ctx, [(part, loss.mean(scores))], found.classes),))
-
-
-def _predict_by_eini(ctx: Context, found: GuestEnsemble | HostEnsemble, part: _Part) -> Outputs:
-    from fedflow.components.boosting import eini, eini_host  # few jobs need them
-
-    if isinstance(found, HostEnsemble):
-        eini_host.answer_guest(
-            ctx,
-            found.trees,
-            part.features,
-            _Keys().public,
-            width=found.width,
-            depth=found.trained.depth,
-            tag="predict",
-        )
-        return Outputs()
-    scores = eini.scores_of(
-        ctx,
-        found.trees,
-        part.features,
-        _Keys().private,
-        init_score=found.init_score,
-        tag="predict",
-    )
+    scores = _scores(ctx, found, part.features)
     mean = _loss_of(ctx.params, found.classes).mean(scores)
     return Outputs(data=(_write(ctx, [(part, mean)], found.classes),))
+
+
+def _answer(ctx: Context, found: HostEnsemble, features: Floats) -> None:
+    depth = found.trained.depth
+    if not ctx.params.predicts_by_eini:
+        answer_guest(ctx, found.trees, features, depth=depth, tag="predict")
+        return
+    from fedflow.components.boosting import eini_host  # few jobs need it
+
+    eini_host.answer_guest(
+        ctx,
+        found.trees,
+        features,
+        _Keys().public,
+        width=found.width,
+        depth=depth,
+        tag="predict",
+    )
+
+
+def _scores(ctx: Context, found: GuestEnsemble, features: Floats) -> Floats:
+    if ctx.params.predicts_by_eini:
+        from fedflow.components.boosting import eini  # few jobs need it
+
+        return eini.scores_of(
+            ctx,
+            found.trees,
+            features,
+            _Keys().private,
+            init_score=found.init_score,
+            tag="predict",
+        )
+    scores = np.tile(found.init_score, (len(features), 1))
+    leaves = leaves_of(ctx, found.trees, features, tag="predict")
+    add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
+    return scores
 
 
 def _write(ctx: Context, parts: Sequence[tuple[_Part, Floats]], classes: tuple[Any, ...]) -> Table:

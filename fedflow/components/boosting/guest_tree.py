@@ -111,7 +111,6 @@ class GuestTree:
         self._criterion = criterion
         self._levels = levels
         self._zeros = zeros
-
         self.seconds = PartSeconds()
         self._candidates = binned.candidates(given.columns)
         self._nodes: list[TreeNode] = [TreeNode()]

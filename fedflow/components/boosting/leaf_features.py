@@ -14,16 +14,14 @@ from fedflow.components.boosting.bins import features_of
 from fedflow.components.boosting.stored import (
     GUEST_PARAM,
     HOST_PARAM,
-    GuestEnsemble,
     HostEnsemble,
-    read_guest,
-    read_host,
+    read_share,
 )
 from fedflow.components.boosting.trees import LEAF, BoostedTree
 from fedflow.components.boosting.walking import answer_guest, leaves_of
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.samples.decoding import Instances, read_instances, where_of
-from fedflow.components.training.planned import check_roles
+from fedflow.components.training.planned import check_roles, input_table
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -85,10 +83,8 @@ class SBTFeatureTransformer:
     def run(self, ctx: Context) -> Outputs:
         """Transform `data`. Raises: BadParameter, BadData, CodecError, PeerFailed."""
         model = _trees_of(ctx)
-        found = _read(ctx, model)
-        table = ctx.inputs.first("data")
-        if table is None:
-            raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
+        found = read_share(ctx, model, where=f"model of {ctx.component}")
+        table = input_table(ctx, "data")
         data = read_instances(table, columns=found.columns, keep_missing=True)
         features = features_of(
             data.features,
@@ -154,13 +150,6 @@ def _own_model(ctx: Context, trees: Model) -> Model:
         },
         param={"trees": dict(trees.param)},
     )
-
-
-def _read(ctx: Context, model: Model) -> GuestEnsemble | HostEnsemble:
-    where = f"model of {ctx.component}"
-    if ctx.site.role is Role.GUEST:
-        return read_guest(model, where=where, sites=(ctx.site, *ctx.sites_of(Role.HOST)))
-    return read_host(model, where=where)
 
 
 def _names(trees: Sequence[BoostedTree]) -> list[dict[int, str]]:

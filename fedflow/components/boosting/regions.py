@@ -124,7 +124,8 @@ class RowValues:
         base_values = np.tile(np.rint(np.ldexp(init_score, scale)).astype(np.int64), (len(rows), 1))
         low, high = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(2))
         values = [np.zeros((len(rows), 0), dtype=np.int64)]
-        for tree, own in ((one.tree, one) for one in regions):
+        for own in regions:
+            tree = own.tree
             tables, found = tree.tables, np.zeros((len(rows), own.columns), dtype=np.int64)
             least, most = (np.zeros((len(own.roots), len(rows)), dtype=np.int64) for _ in range(2))
             places = own.reached(features)

@@ -29,7 +29,7 @@ from fedflow.components.boosting.params import (
 from fedflow.components.boosting.rounds import BoostingProgress
 from fedflow.components.boosting.trees import LEAF, OWN, BoostedTree, HostTree, TreeNode
 from fedflow.components.training.watch import WatchState
-from fedflow.sdk import BadData, Model, Site
+from fedflow.sdk import BadData, Context, Model, Role, Site
 from fedflow.sdk.decoding import read_as
 
 GUEST_PARAM: Final = "HeteroSecureBoostingTreeGuestParam"
@@ -288,6 +288,13 @@ def read_host(model: Model, *, where: str) -> HostEnsemble:
 
 
 # --- writing --------------------------------------------------------------------------------------
+
+
+def read_share(ctx: Context, model: Model, *, where: str) -> GuestEnsemble | HostEnsemble:
+    """Return what this party stored. Raises: BadData: as `read_guest` and `read_host`."""
+    if ctx.site.role is Role.GUEST:
+        return read_guest(model, where=where, sites=(ctx.site, *ctx.sites_of(Role.HOST)))
+    return read_host(model, where=where)
 
 
 def _sitename(site: Site) -> str:
