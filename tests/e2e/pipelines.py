@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedflow.domain.site import Site
 from tests.e2e.jobs import NAMES, Json
-from tests.e2e.servers import GUEST_ID, HOST_ID
+from tests.e2e.servers import GUEST_ID, HOST_ID, Pair
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,3 +83,27 @@ def pipeline(steps: Mapping[str, Step], *, arbiter: bool = False) -> tuple[Json,
         },
     }
     return {"components": components}, conf
+
+
+def submitted(pair: Pair, dsl: Json, conf: Json) -> Json:
+    """Submit a job; return its id as `job_id`, and the names of its model."""
+    sent = pair.guest.client.submit(dsl, conf)
+    return {
+        "job_id": sent.job_id,
+        "model_id": sent.model_id,
+        "model_version": sent.model_version,
+    }
+
+
+def stored_steps(pair: Pair, job: Json, component: str, site: Site) -> list[int]:
+    """Return the steps of which a site has checkpoints; `job` is what `submitted` returned."""
+    names = {name: job[name] for name in ("model_id", "model_version")}
+    share = {"role": site.role.value, "party_id": site.party_id, "component_name": component}
+    found = pair.of(site).post("/v1/checkpoint/list", {**names, **share}).get("data") or ()
+    return [int(row["step_index"]) for row in found]
+
+
+def attempts(pair: Pair, job_id: str) -> dict[str, int]:
+    """Return the number of the last attempt of each component, from 0."""
+    tasks = pair.guest.post("/v1/job/task/query", {"job_id": job_id})["data"]
+    return {task["f_component_name"]: task["f_task_version"] for task in tasks}

@@ -14,7 +14,15 @@ import pytest
 
 from fedflow.domain.site import Site
 from tests.e2e.jobs import NAMES, Json
-from tests.e2e.pipelines import Step, pipeline, reader, transform
+from tests.e2e.pipelines import (
+    Step,
+    attempts,
+    pipeline,
+    reader,
+    stored_steps,
+    submitted,
+    transform,
+)
 from tests.e2e.servers import (
     DATA,
     GUEST,
@@ -120,17 +128,7 @@ def submit(three: Three, trees: Json) -> Json:
     hosts = conf["component_parameters"]["role"]["host"]
     hosts["1"] = hosts["0"]
     conf["job_parameters"]["common"].update(auto_retries=1, auto_retry_delay=0)
-    sent = three.guest.client.submit(dsl, conf)
-    return {
-        "job_id": sent.job_id, "model_id": sent.model_id, "model_version": sent.model_version,
-    }  # fmt: skip
-
-
-def has_stored(three: Three, job: Json) -> bool:
-    """Tell whether the second host has stored a checkpoint of its trees."""
-    names = {name: job[name] for name in ("model_id", "model_version")}
-    share = {**names, "role": "host", "party_id": HOST_2.party_id, "component_name": "trees_0"}
-    return bool(three.host_2.post("/v1/checkpoint/list", share).get("data"))
+    return submitted(three, dsl, conf)
 
 
 def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
@@ -142,14 +140,13 @@ def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
 def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Three) -> None:
     """The AUC is that of one host with all columns: the same splits win, whoever has the column."""
     job = submit(three, TREES)
-    wait_for(lambda: has_stored(three, job), "a whole tree")
+    wait_for(lambda: stored_steps(three, job, "trees_0", HOST_2), "a whole tree")
     victim = three.host_2.wait_executor(job["job_id"], component="trees_0", site=HOST_2)
     os.kill(victim, signal.SIGKILL)
     job_id = job["job_id"]
     ends = three.ends(job_id)
     assert (len(ends), set(ends.values())) == (3, {"success"}), three.views(job_id)
-    tasks = three.guest.post("/v1/job/task/query", {"job_id": job_id})["data"]
-    assert {t["f_component_name"]: t["f_task_version"] for t in tasks}["trees_0"] == 1
+    assert attempts(three, job_id)["trees_0"] == 1
     measured = three.guest.client.summary(job_id, "evaluation_0", site=GUEST)["trees_0"]["train"]
     assert measured["auc"] == pytest.approx(ONE_HOST_AUC, abs=1e-6)
     assert {len(trees_of(three, job_id, site)) for site in (GUEST, HOST, HOST_2)} == {3}
@@ -158,7 +155,7 @@ def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Thre
 def test_trees_go_on_when_the_server_of_a_host_is_killed_and_started_again(three: Three) -> None:
     """Its executor lives on, and waits for the server as the other parties do."""
     job = submit(three, {**TREES, "num_trees": 6})
-    wait_for(lambda: has_stored(three, job), "a whole tree")
+    wait_for(lambda: stored_steps(three, job, "trees_0", HOST_2), "a whole tree")
     three.host_2.kill()
     three.host_2.start().wait_ready()
     ends = three.ends(job["job_id"])

@@ -13,7 +13,7 @@ import pytest
 
 from fedflow.domain.site import Site
 from tests.e2e.jobs import Json
-from tests.e2e.pipelines import Step, pipeline, transform
+from tests.e2e.pipelines import Step, attempts, pipeline, stored_steps, submitted, transform
 from tests.e2e.servers import (
     ARBITER,
     GUEST,
@@ -67,12 +67,7 @@ def submit(pair: Pair, steps: dict[str, Step], *, arbiter: bool = False, **commo
     """Submit a job; return its id as `job_id`, and the names of its model."""
     dsl, conf = pipeline(steps, arbiter=arbiter)
     conf["job_parameters"]["common"].update(common)
-    sent = pair.guest.client.submit(dsl, conf)
-    return {
-        "job_id": sent.job_id,
-        "model_id": sent.model_id,
-        "model_version": sent.model_version,
-    }
+    return submitted(pair, dsl, conf)
 
 
 # --- a training goes on ---------------------------------------------------------------------------
@@ -115,19 +110,15 @@ def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(
         task_parallelism=1,
         task_cores=1,
     )
-    names = {name: job[name] for name in ("model_id", "model_version")}
 
     def steps(site: Site) -> int:
-        share = {**names, "role": site.role.value, "party_id": site.party_id}
-        body = {**share, "component_name": "learner_0"}
-        return len(pair.of(site).post("/v1/checkpoint/list", body).get("data") or ())
+        return len(stored_steps(pair, job, "learner_0", site))
 
     wait_for(lambda: min(map(steps, sites)) >= 2, "two checkpoints everywhere", within_s=120)
     victim = pair.of(killed).wait_executor(job["job_id"], component="learner_0", site=killed)
     os.kill(victim, signal.SIGKILL)
     assert set(pair.ends(job["job_id"], within_s=120).values()) == {"success"}
-    tasks = pair.guest.post("/v1/job/task/query", {"job_id": job["job_id"]})["data"]
-    versions = {t["f_component_name"]: t["f_task_version"] for t in tasks}
+    versions = attempts(pair, job["job_id"])
     assert (versions["learner_0"], versions["learner_1"]) == (1, 0)
     assert first_iteration(pair, job["job_id"], "learner_0", sites) >= 2
     assert first_iteration(pair, job["job_id"], "learner_1", sites) == 0
@@ -189,8 +180,7 @@ def test_boosted_trees_go_on_after_each_kill_and_end_as_those_that_were_not(pair
         victim = pair.of(killed).wait_executor(job["job_id"], component="trees_0", site=killed)
         os.kill(victim, signal.SIGKILL)
     assert set(pair.ends(job["job_id"], within_s=120).values()) == {"success"}
-    tasks = pair.guest.post("/v1/job/task/query", {"job_id": job["job_id"]})["data"]
-    versions = {t["f_component_name"]: t["f_task_version"] for t in tasks}
+    versions = attempts(pair, job["job_id"])
     assert (versions["trees_0"], versions["trees_1"]) == (3, 0)
     assert seen <= first_iteration(pair, job["job_id"], "trees_0", sites) < TREES["num_trees"]
     assert first_iteration(pair, job["job_id"], "trees_1", sites) == 0
@@ -208,14 +198,9 @@ def test_boosted_trees_go_on_after_each_kill_and_end_as_those_that_were_not(pair
 
 def rounds(pair: Pair, job: Json) -> int:
     """Return the rounds of `trees_0` that both parties have stored."""
-
-    def stored(site: Site) -> int:
-        share = {"role": site.role.value, "party_id": site.party_id, "component_name": "trees_0"}
-        names = {name: job[name] for name in ("model_id", "model_version")}
-        found = pair.of(site).post("/v1/checkpoint/list", {**names, **share}).get("data") or ()
-        return 1 + max((int(row["step_index"]) for row in found), default=-1)
-
-    return min(map(stored, (GUEST, HOST)))
+    return min(
+        1 + max(stored_steps(pair, job, "trees_0", site), default=-1) for site in (GUEST, HOST)
+    )
 
 
 def first_iteration(pair: Pair, job_id: str, component: str, sites: tuple[Site, ...]) -> int:

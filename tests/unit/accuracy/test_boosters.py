@@ -25,6 +25,9 @@ from fedflow.components.boosting.bins import BinnedColumns
 from fedflow.components.boosting.losses import BinaryCrossEntropy, CrossEntropy, regression_loss
 from tests.unit.components.boosting_parties import Twin, data_of
 
+#: why a tool may not be there; lightgbm is none of `dev`, since it needs a library of the system
+EXTRA = "pip install --editable '.[accuracy]' adds it"
+
 FEATURES = data_of(rows=60).features  # two columns of the guest, three of the host
 SUMS = FEATURES.sum(axis=1)
 RANKS = np.argsort(np.argsort(SUMS)).astype(float)
@@ -53,7 +56,7 @@ def in_clear(how: Boosting, *levels: dict[int, tuple[int, ...]]) -> Floats:
 
 
 def of_xgboost(how: Boosting) -> Floats:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason=EXTRA)
     return xgboost_scores(FEATURES, LABELS[how.kind], how, guest=2)
 
 
@@ -74,7 +77,7 @@ def test_penalty_and_rate_have_the_tools_units(kind: str) -> None:
     how = Boosting(kind=kind, rounds=2, l2=3.0, depth=2)
     expected = in_clear(how)
     np.testing.assert_allclose(of_xgboost(how), expected, atol=1e-5)
-    pytest.importorskip("lightgbm")
+    pytest.importorskip("lightgbm", reason=EXTRA)
     np.testing.assert_allclose(lightgbm_scores(FEATURES, LABELS[kind], how), expected, atol=1e-5)
 
 

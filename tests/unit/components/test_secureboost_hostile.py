@@ -430,6 +430,10 @@ class Listening(LocalFederation):
         self.values.append((key, value))
         super()._put(key, value, size)
 
+    def of(self, name: str) -> list[Any]:
+        """Return the values of a name."""
+        return [value for key, value in self.values if key.name == name]
+
 
 def kind_of(value: Any) -> Any:
     """Return the form of a value: names of members, types of arrays."""

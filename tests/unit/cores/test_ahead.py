@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ import pytest
 from fedflow.base.errors.data_plane import CodecError
 from fedflow.cores.ahead import ForkedRowsAhead
 from fedflow.cores.forked import BLOCK
+from tests.support.executors import wait_until
 
 
 def _ahead(work: Callable[[int], bytes]) -> ForkedRowsAhead:
@@ -34,16 +36,20 @@ def test_rows_are_made_ahead_by_processes_that_give_way_to_others() -> None:
 
 def test_rows_that_are_taken_early_are_those_that_are_done() -> None:
     began = time.monotonic()
+    calls: list[int] = []
 
-    def slow(count: int) -> bytes:
-        time.sleep(0.02)
+    def stands_still(count: int) -> bytes:
+        calls.append(count)
+        if len(calls) > 1:
+            signal.pause()
         return b"ab" * count
 
-    ahead = _ahead(slow)
-    time.sleep(0.2)
+    ahead = _ahead(stands_still)
+    wait_until(lambda: all(int.from_bytes(done, "little") for done in ahead._done))
     made = ahead.take()
     assert made.tobytes() == b"ab" * len(made)
     assert len(made) < 10_000
+    assert len(made) == 2 * (BLOCK // 100)
     assert time.monotonic() - began < 5
     assert not any(child.is_alive() for child in ahead._children)
 
