@@ -45,16 +45,16 @@ def bounds(rows: int, blocks: int) -> list[int]:
     return [rows * i // blocks for i in range(blocks + 1)]
 
 
-class MadeRows:
+class ReadyRows:
     """See `fedflow.sdk.workers.RowsAhead`: rows that are there."""
 
     def __init__(self, rows: NDArray[np.uint8]) -> None:
         self._rows = rows
 
     @staticmethod
-    def none(width: int) -> MadeRows:
+    def none(width: int) -> ReadyRows:
         """Return no rows: of workers that make none ahead."""
-        return MadeRows(np.empty((0, width), np.uint8))
+        return ReadyRows(np.empty((0, width), np.uint8))
 
     def take(self) -> NDArray[np.uint8]:
         """See `fedflow.sdk.workers.RowsAhead.take`."""

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.cores import forked
-from fedflow.cores.blocks import MadeRows, bounds, check_filled, check_folded, count_of, fold_blocks
+from fedflow.cores.blocks import (
+    ReadyRows,
+    bounds,
+    check_filled,
+    check_folded,
+    count_of,
+    fold_blocks,
+)
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 
 _LENGTH = 8  # bytes before each result of a fold, little-endian
@@ -105,7 +112,7 @@ class LocalWorkers:
     ) -> RowsAhead:
         """See `fedflow.sdk.Workers.make_ahead`."""
         if not forked.is_worth_forks(count, cost):
-            return MadeRows.none(width)
+            return ReadyRows.none(width)
         from fedflow.cores.ahead import ForkedRowsAhead  # a worker pays for it once it is used
 
         return ForkedRowsAhead(work, count, width=width, processes=self._cores, cost=cost)

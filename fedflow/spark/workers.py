@@ -34,7 +34,7 @@ from fedflow.base.errors.data import TablesNotShared
 from fedflow.base.errors.error import FedflowError
 from fedflow.cores.blocks import (
     BLOCKS_PER_CORE,
-    MadeRows,
+    ReadyRows,
     bounds,
     check_filled,
     check_folded,
@@ -156,7 +156,7 @@ class SparkWorkers:
         self, work: Callable[[int], bytes], count: int, *, width: int, cost: float = 1.0
     ) -> RowsAhead:
         """See `fedflow.sdk.Workers.make_ahead`: no row, the cluster is others' meanwhile."""
-        return MadeRows.none(width)
+        return ReadyRows.none(width)
 
     def close(self) -> None:
         """Remove what is left in the scratch folder."""

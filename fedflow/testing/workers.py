@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.cores.blocks import MadeRows, check_filled, check_folded
+from fedflow.cores.blocks import ReadyRows, check_filled, check_folded
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 from fedflow.testing.pickling import copy_of, form_of
 
@@ -109,7 +109,7 @@ class PicklingWorkers:
         """See `fedflow.sdk.Workers.make_ahead`; half of the rows are made."""
         made = copy_of(form_of(work))(count // 2)
         check_filled(made, rows=count // 2, width=width)
-        return MadeRows(np.frombuffer(made, np.uint8).reshape(-1, width))
+        return ReadyRows(np.frombuffer(made, np.uint8).reshape(-1, width))
 
     def _results(
         self,
