@@ -56,6 +56,7 @@ class Boosting:
     host_depth: int = 2  #: upper levels, of LAYERED
     goss: tuple[float, float] | None = None  #: shares of large gradients and of the others
     use_missing: bool = False  #: values may be missing
+    vectors: bool = False  #: a leaf has a weight for each of several classes
 
     @property
     def guest_depth(self) -> int:
@@ -71,6 +72,7 @@ class Boosting:
             "bin_num": self.bins,
             "boosting_strategy": self.strategy,
             "n_iter_no_change": False,
+            "multi_mode": "multi_output" if self.vectors else "single_output",
             "tree_param": {
                 "max_depth": self.depth,
                 "min_impurity_split": self.min_gain,
@@ -256,6 +258,7 @@ def _xgboost_params(labels: Floats, how: Boosting, units: Units) -> dict[str, An
         "max_bin": 256,
         "nthread": 1,
         **({"num_class": int(labels.max()) + 1} if how.kind == CLASSES else {}),
+        **({"multi_strategy": "multi_output_tree"} if how.vectors else {}),
     }
 
 

@@ -76,7 +76,7 @@ def against_tools(
     tools = {}
     if installed(XGBOOST):
         tools[XGBOOST] = xgboost_scores(x, y, how, guest=guest)
-    if installed(LIGHTGBM) and how.strategy == STD and not how.goss:
+    if installed(LIGHTGBM) and how.strategy == STD and not (how.goss or how.vectors):
         tools[LIGHTGBM] = lightgbm_scores(x, y, how)
     for tool, predicted in tools.items():
         rows = Rows(name, data.name, f"{tool}, the same bins{draws}")
@@ -121,7 +121,8 @@ def alone(chain: Chain, data: Vertical, how: Boosting, step: Step, *, name: str)
 def named(how: Boosting) -> str:
     """Return the component and what distinguishes its settings."""
     more = [f"{how.rounds} rounds", *([how.strategy] if how.strategy != STD else [])]
-    return ", ".join([NAME, *more, *(["GOSS"] if how.goss else [])])
+    more += [name for name, is_on in (("GOSS", how.goss), ("vectors", how.vectors)) if is_on]
+    return ", ".join([NAME, *more])
 
 
 def compared(chain: Chain, data: Vertical, how: Boosting) -> tuple[Mapping[str, float], list[Row]]:
@@ -149,16 +150,20 @@ def breast_50(data: DataFolder, folder: Path) -> Iterator[Row]:
 
 
 def vehicle(data: DataFolder, folder: Path) -> Iterator[Row]:
-    yield from several_classes(data, folder, rounds=3)
+    yield from several_classes(data, folder / "3", rounds=3)
+    yield from several_classes(data, folder / "vectors", rounds=3, vectors=True)
 
 
 def vehicle_50(data: DataFolder, folder: Path) -> Iterator[Row]:
-    yield from several_classes(data, folder, rounds=50)
+    yield from several_classes(data, folder / "50", rounds=50)
+    yield from several_classes(data, folder / "vectors", rounds=50, vectors=True)
 
 
-def several_classes(data: DataFolder, folder: Path, *, rounds: int) -> Iterator[Row]:
+def several_classes(
+    data: DataFolder, folder: Path, *, rounds: int, vectors: bool = False
+) -> Iterator[Row]:
     """Four classes; xgboost's own steps are half as long, so it fits less in as many rounds."""
-    pair, how = data.vehicle(), Boosting(kind=CLASSES, rounds=rounds)
+    pair, how = data.vehicle(), Boosting(kind=CLASSES, rounds=rounds, vectors=vectors)
     found, rows = compared(Chain(folder), pair, how)
     yield from rows
     yield from against_own_bins(pair, how, found, measure="accuracy", tolerance=0.0, at_least=True)

@@ -98,6 +98,14 @@ def check_planned(params: Params, run: PlannedRun, *, path: str) -> None:
         _refuse([_placed(str(exc), type(params))], path)
 
 
+def check_together(params: Params, *, path: str) -> None:
+    """Do nothing if parameters fit together. Raises: BadParameter: they do not; `path` as given."""
+    try:
+        params.check()
+    except ValueError as exc:
+        _refuse([_placed(str(exc), type(params))], path)
+
+
 def warnings_of(params: Params, *, path: str) -> list[JobWarning]:
     """Return what is doubtful in checked parameters, with paths below `path`."""
     return [

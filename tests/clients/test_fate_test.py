@@ -16,10 +16,11 @@ import pytest
 from tests.clients.conftest import Deployment
 from tests.clients.environments import Environment
 from tests.e2e.jobs import example
-from tests.e2e.pipelines import Step, pipeline, reader, transform
+from tests.e2e.pipelines import GUEST_ID, NAMES, Step, pipeline, reader, transform
 from tests.e2e.servers import DATA, GUEST, HOST, QUICK, ROOT, standalone, two_parties
 
 Json = dict[str, Any]
+CLASSES_TABLE = "breast_classes_guest"
 pytestmark = pytest.mark.timeout(600)
 
 _CONFIG = """\
@@ -66,6 +67,7 @@ def bench(
         pair = stack.enter_context(start(folder, settings=settings))
         for name in ("breast_hetero_guest.csv", "breast_hetero_host.csv"):
             shutil.copy(DATA / name, work / "data" / name)
+        write_classes(DATA / "breast_hetero_guest.csv", work / "data" / f"{CLASSES_TABLE}.csv")
         if request.param == "standalone":
             served = [(pair.guest, "[9999, 10000]")]
         else:
@@ -91,13 +93,23 @@ def fate_test(bench: Deployment, *words: object) -> str:
 
 
 def data_sets() -> list[Json]:
+    tables = {"breast_hetero_guest": "guest", "breast_hetero_host": "host", CLASSES_TABLE: "guest"}
     return [
         {
-            "file": f"data/breast_hetero_{role}.csv", "head": 1, "partition": 4,
-            "table_name": f"breast_hetero_{role}", "namespace": "experiment", "role": f"{role}_0",
+            "file": f"data/{name}.csv", "head": 1, "partition": 4,
+            "table_name": name, "namespace": "experiment", "role": f"{role}_0",
         }
-        for role in ("guest", "host")
+        for name, role in tables.items()
     ]  # fmt: skip
+
+
+def write_classes(source: Path, target: Path) -> None:
+    """Write the guest's rows with four classes: its own label, and the sign of its last column."""
+    with source.open(encoding="utf-8") as given, target.open("w", encoding="utf-8") as written:
+        written.write(next(given))
+        for line in given:
+            own, label, *values = line.split(",")
+            written.write(",".join([own, str(int(label) + 2 * (float(values[-1]) > 0)), *values]))
 
 
 def write(folder: Path, **files: Any) -> Path:
@@ -193,6 +205,7 @@ START: dict[str, Step] = {
     "intersection_0": Step(module="Intersection", data={"data": ["data_transform_0.data"]}),
 }
 ROWS = {"train_data": ["intersection_0.data"]}
+CLASSES = {**NAMES, GUEST_ID: CLASSES_TABLE}
 SPLIT = Step(
     module="HeteroDataSplit",
     data={"data": ["intersection_0.data"]},
@@ -280,9 +293,16 @@ KINDS: Suites = {
             "evaluation_0": evaluation("complete_0", "missing_0", "early_0", "warm_1"),
             "evaluation_1": evaluation("numbers_0", eval_type="regression"),
         },
+        "classes": {
+            **START,
+            "reader_0": reader(CLASSES),
+            "trees_0": trees(multi_mode="multi_output"),
+            "single_0": trees(),
+            "evaluation_0": evaluation("trees_0", "single_0", eval_type="multi"),
+        },
     },
 }
-PREDICTED = ("std", "layered", "clusters")  #: jobs whose `trees_0` predicts afterwards
+PREDICTED = ("std", "layered", "clusters", "classes")  #: jobs whose `trees_0` predicts afterwards
 
 
 @pytest.mark.parametrize(
@@ -310,6 +330,9 @@ def test_suites_of_trees_and_clusters_succeed(bench: Deployment, suites: Suites)
     names += [f"{job}_predict" for job in names if job in PREDICTED]
     assert outcomes(printed) == dict.fromkeys(names, "success"), printed
     client, ids = bench.pair.guest.client, job_ids(printed)
+    for learner in ("trees_0", "single_0") if "classes" in names else ():
+        measured = client.summary(ids["classes"], "evaluation_0", site=GUEST)[learner]["train"]
+        assert measured["accuracy"] > 0.8
     for job in {"std", "layered"} & set(names):
         measured = client.summary(ids[job], "evaluation_0", site=GUEST)["trees_0"]["train"]
         assert measured["auc"] > 0.97

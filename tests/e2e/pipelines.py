@@ -26,10 +26,10 @@ class Step:
     host: Json = field(default_factory=dict)
 
 
-def reader() -> Step:
-    """Return a reader of the uploaded breast-cancer tables."""
+def reader(names: Mapping[str, str] = NAMES) -> Step:
+    """Return a reader of tables by party, of the uploaded breast-cancer tables if none are given"""
     tables = {
-        party: {"table": {"name": name, "namespace": "experiment"}} for party, name in NAMES.items()
+        party: {"table": {"name": name, "namespace": "experiment"}} for party, name in names.items()
     }
     return Step(module="Reader", guest=tables[GUEST_ID], host=tables[HOST_ID])
 

@@ -143,14 +143,15 @@ class BinnedColumns:
         rows: NDArray[np.intp],
         count: int,
     ) -> Ints:
-        """Return what goes left of each candidate in each node (count x candidates x 3).
+        """Return what goes left of each candidate in each node (count x candidates x sums).
 
         Args:
             gradients: of `rows`.
             nodes: the node of each of them, from 0.
             count: of nodes.
         """
-        found = np.zeros((count, len(candidates), 3), dtype=np.int64)
+        places = 2 * gradients.classes + 1
+        found = np.zeros((count, len(candidates), places), dtype=np.int64)
         for column in np.unique(candidates.columns).tolist():
             chosen = np.flatnonzero(candidates.columns == column)
             size = len(self.points[column]) + 1
@@ -162,7 +163,7 @@ class BinnedColumns:
                 ],
                 axis=-1,
             ).astype(np.int64)
-            found[:, chosen] = left_sums(sums.reshape(count, size, 3), candidates, chosen)
+            found[:, chosen] = left_sums(sums.reshape(count, size, places), candidates, chosen)
         return found
 
 
@@ -181,9 +182,9 @@ def _far_apart(counts: Sequence[int], *, tail: int, least: int) -> list[int]:
 
 
 def left_sums(sums: Ints, candidates: Candidates, chosen: NDArray[np.intp]) -> Ints:
-    """Return the sums left of a column's candidates `chosen` (nodes x chosen x 3).
+    """Return the sums left of a column's candidates `chosen` (nodes x chosen x sums).
 
-    `sums` are nodes x bins x 3, the last bin that of missing values.
+    `sums` are nodes x bins x sums, the last bin that of missing values.
     """
     left = np.cumsum(sums[:, :-1], axis=1)[:, candidates.bins[chosen]]
     with_missing = (candidates.missing[chosen] == LEFT)[None, :, None]

@@ -69,6 +69,7 @@ from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Role, Ta
 from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme, generate_key, parse_key
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.params import check_together
 
 Floats = NDArray[np.float64]
 
@@ -169,13 +170,13 @@ def _fit_guest(
     assert not isinstance(earlier, HostEnsemble)  # noqa: S101  # by the role
     params: HeteroSecureBoostParams = ctx.params
     classes = label_classes(parts[0].data) if params.task != REGRESSION else ()
-    if classes:
-        agree_on_classes(ctx, len(classes))
     if earlier is not None:
         if bool(classes) != bool(earlier.classes) or set(classes) - set(earlier.classes):
             reason = "it was trained for other classes"
             raise BadData(where=f"model of {ctx.component}", reason=reason)
         classes = earlier.classes
+    if classes:
+        agree_on_classes(ctx, len(classes))
     trained = _trained(params, earlier)
     loss = _loss_of(params, classes)
     rounds = GuestRounds(
@@ -192,7 +193,7 @@ def _fit_guest(
             trained=trained,
             columns=parts[0].data.columns,
             anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
-            width=loss.width,
+            per_round=rounds.per_round,
             progress=rounds.progress,
             trees=rounds.trees,
             init_score=rounds.init_score,
@@ -229,8 +230,6 @@ def _fit_host(
 ) -> Outputs:
     params: HeteroSecureBoostParams = ctx.params
     count = agree_on_classes(ctx, None) if params.task != REGRESSION else 1
-    if earlier is not None:
-        count = max(count, earlier.width)
     trained = _trained(params, earlier)
     rounds = HostRounds(
         ctx,
@@ -240,13 +239,16 @@ def _fit_host(
         classes=count,
         key=keys.public(ctx),
     )
+    if earlier is not None and earlier.per_round != rounds.per_round:
+        reason = f"it has {earlier.per_round} trees per round, the guest asks for another number"
+        raise BadData(where=f"model of {ctx.component}", reason=reason)
 
     def model() -> Model:
         found = HostEnsemble(
             trained=trained,
             columns=parts[0].data.columns,
             anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
-            width=rounds.width,
+            per_round=rounds.per_round,
             progress=rounds.progress,
             trees=rounds.trees,
         )
@@ -268,10 +270,11 @@ def _fit_host(
 def _continued(ctx: Context, trained: TrainedWith) -> Context:
     """Return a context to go on training with what decides the meaning of earlier trees."""
     given: HeteroSecureBoostParams = ctx.params
-    params = trained.into(given)
+    params = _with_trained(ctx, trained)
     pairs = (
         ("task_type", given.task, params.task),
         ("objective_param", _objective(given), _objective(params)),
+        ("multi_mode", given.multi_mode.lower(), params.multi_mode),
         ("learning_rate", given.learning_rate, params.learning_rate),
         ("use_missing", given.uses_missing, params.uses_missing),
         ("zero_as_missing", given.zero_is_missing, params.zero_is_missing),
@@ -281,6 +284,13 @@ def _continued(ctx: Context, trained: TrainedWith) -> Context:
             message = "is not used: that of the model to start from counts"
             ctx.warn("Replaced", message, path=name)
     return replace(ctx, params=params)
+
+
+def _with_trained(ctx: Context, trained: TrainedWith) -> HeteroSecureBoostParams:
+    """Return the parameters with what trees mean. Raises: BadParameter: the two do not fit."""
+    params = trained.into(ctx.params)
+    check_together(params, path=ctx.component)
+    return params
 
 
 def _objective(params: HeteroSecureBoostParams) -> tuple[str, tuple[float, ...]]:
@@ -406,7 +416,7 @@ def _predict(ctx: Context) -> Outputs:
     found = _earlier(ctx)
     if found is None:
         raise BadParameter(path="input.model", reason="test_data needs a trained model")
-    ctx = replace(ctx, params=found.trained.into(ctx.params))
+    ctx = replace(ctx, params=_with_trained(ctx, found.trained))
     table = input_table(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
@@ -430,7 +440,7 @@ def _answer(ctx: Context, found: HostEnsemble, features: Floats) -> None:
         found.trees,
         features,
         _Keys().public,
-        width=found.width,
+        width=found.per_round,
         depth=depth,
         tag="predict",
     )

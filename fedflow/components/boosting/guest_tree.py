@@ -2,9 +2,9 @@
 
 | message | from -> to | value |
 |---|---|---|
-| tree_plan | guest -> hosts | {rows, bits, alone}: a tree begins; no rows: without them |
+| tree_plan | guest -> hosts | {rows, bits, classes, alone}: a tree begins; no rows: without them |
 | sampled_rows | guest -> hosts | int64 numbers of the rows that train it, if not all of them do |
-| encrypted_grad_and_hess | guest -> hosts | a ciphertext per such row; tag `<tree>.<block>` |
+| encrypted_grad_and_hess | guest -> hosts | ciphertexts of such rows; tag `<tree>.<block>` |
 | candidates | host -> guest | {count}: how many splits the host offers |
 | tree_node_queue | guest -> hosts | {nodes}: how many nodes to sum up, 0: the tree is done |
 | node_positions | guest -> hosts | int32: the node of each training row, -1: none of these |
@@ -74,7 +74,7 @@ class SplitChoice:
     node: int
     owner: int
     candidates: list[int]
-    left: Ints  #: sums left of each of them (candidates x 3)
+    left: Ints  #: sums left of each of them (candidates x sums)
     gain: float
 
 
@@ -126,9 +126,7 @@ class GuestTree:
     def grow(self, klass: int) -> tuple[BoostedTree, NDArray[np.int32]]:
         """Return the tree, and the leaf of every row. Raises: CodecError, PeerFailed."""
         self._begin()
-        values = self._given.gradients.values
-        total = np.array([*values.sum(axis=0), len(values)], dtype=np.int64)
-        level = [_Open(number=0, total=total)]
+        level = [_Open(number=0, total=self._given.gradients.total)]
         leaves = self._leaves
         for depth in range(self._levels.depth):
             cuts = self._cut(self._choose(level, depth), depth)
@@ -148,21 +146,26 @@ class GuestTree:
         gradients, rows = self._given.gradients, self._given.rows
         layout = self._hosts[0].layout
         send = self._ctx.federation.send
-        plan = {"rows": layout.rows, "bits": layout.bits, "alone": self._host_is_alone}
+        plan = {
+            "rows": layout.rows,
+            "bits": layout.bits,
+            "classes": layout.classes,
+            "alone": self._host_is_alone,
+        }
         send("tree_plan", plan, to=sites, tag=self._tag)
         if len(rows) < len(self._positions):
             send("sampled_rows", rows.astype(np.int64), to=sites, tag=self._tag)
         key = self._hosts[0].key
         for number, block in layout.blocks():
             part = replace(gradients, values=gradients.values[block])
-            zeros = self._zeros.take(block.stop - block.start)
+            zeros = self._zeros.take((block.stop - block.start) * layout.groups)
             with self.seconds.of(ENCRYPTION):
                 ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers, zeros=zeros)
-            message = key.public.message_of(ciphertexts)
+            message = key.public.message_of(ciphertexts.reshape(-1, key.public.width))
             tag = f"{self._tag}.{number}"
             send("encrypted_grad_and_hess", message, to=sites, tag=tag)
         if self._given.is_followed:
-            self._zeros.begin(len(rows))
+            self._zeros.begin(len(rows) * layout.groups)
         for host in self._hosts:
             host.receive_count()
 
@@ -285,8 +288,8 @@ class GuestTree:
         leaves, numbers = self._leaves, sorted(self._leaves)
         total = np.stack([leaves[number] for number in numbers])
         weights = self._criterion.weights(total, units=self._given.gradients.units)
-        for number, weight, sums in zip(numbers, weights.tolist(), total, strict=True):
-            self._nodes[number] = TreeNode(weight=weight, rows=int(sums[ROWS]))
+        for number, own, sums in zip(numbers, weights.tolist(), total, strict=True):
+            self._nodes[number] = TreeNode(weights=tuple(own), rows=int(sums[ROWS]))
         return BoostedTree(nodes=tuple(self._nodes), klass=klass)
 
 
@@ -308,11 +311,16 @@ class _Host:
         self.owner = owner
         self.site: Site = ctx.sites_of(Role.HOST)[owner - 1]
         self.key = key
-        self.layout = SlotLayout(rows=len(given.rows), bits=given.gradients.bits)
         self._ctx = ctx
         self._tag = tag
         self._seconds = seconds
-        self._gradients = given.gradients.values
+        self._gradients = given.gradients
+        self.layout = SlotLayout.of(
+            key.public,
+            rows=len(given.rows),
+            bits=self._gradients.bits,
+            classes=self._gradients.classes,
+        )
         self._places = np.full(total, -1, dtype=np.intp)  # of all rows in those
         self._places[given.rows] = np.arange(len(given.rows))
         self._count = 0
@@ -328,7 +336,7 @@ class _Host:
         self._count = count
 
     def sums(self, level: Sequence[_Open], depth: int) -> Ints:
-        """Return the sums left of its candidates in every node (nodes x candidates x 3).
+        """Return the sums left of its candidates in every node (nodes x candidates x sums).
 
         Raises: CodecError: they cannot be.
         """
@@ -345,7 +353,7 @@ class _Host:
                 workers=self._ctx.workers,
                 sender=str(self.site),
             )
-        found = opened.reshape(len(computed), self._count, 3)
+        found = opened.reshape(len(computed), self._count, opened.shape[1])
         sums = {node.number: own for node, own in zip(computed, found, strict=True)}
         for node in level:
             if not node.is_computed:
@@ -410,8 +418,7 @@ class _Host:
     def _cut(self, choice: SplitChoice, place: int, rows: Rows, left: NDArray[np.bool_]) -> Cut:
         trained = self._places[rows[left]]
         trained = trained[trained >= 0]
-        sums = np.array([*self._gradients[trained].sum(axis=0), len(trained)])
-        if not np.array_equal(sums, choice.left[place]):
+        if not np.array_equal(self._gradients.select(trained).total, choice.left[place]):
             raise CodecError(
                 reason=f"dispatch_node_host_result of {self.site}: its rows do not have the sums"
                 " that it has sent"

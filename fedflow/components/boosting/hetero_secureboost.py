@@ -33,10 +33,11 @@ class HeteroSecureBoost:
     first, then the guest's.
 
     `classification` with more than two classes grows a tree for each class in a round; scores add
-    up to 1. `regression` takes one of six losses.
+    up to 1. With `multi_mode: multi_output` a round is one tree whose leaves have a weight for each
+    class: gains of all classes add up. `regression` takes one of six losses.
 
-    Of a model, its own task, objective, learning rate and handling of missing values count, not
-    the parameters. Where training goes on, a warning says so.
+    Of a model, its own task, objective, learning rate, kind of leaves and handling of missing
+    values count, not the parameters. Where training goes on, a warning says so.
 
     With a model beside `train_data` training goes on: `num_trees` more rounds with the same columns
     and classes. Callbacks measure between rounds, stop when measures of `validate_data` get no
@@ -56,7 +57,7 @@ class HeteroSecureBoost:
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret
-    randomness. Not there yet: `multi_output`, which is refused.
+    randomness.
 
     `EINI_inference`: prediction jobs take one round trip, and no party learns the way of a row. It
     costs a ciphertext per row and leaf, so it is slow. Trainings measure in the ordinary way.

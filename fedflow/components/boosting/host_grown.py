@@ -44,7 +44,7 @@ class HostGrownTree(GuestTree):
             sender=str(self._hosts[0].site),
         )[0]
         trained = leaves[self._given.rows]
-        sums = np.zeros((len(tree.nodes), 3), dtype=np.int64)
+        sums = np.zeros((len(tree.nodes), 2 * self._given.gradients.classes + 1), dtype=np.int64)
         for place, values in enumerate((*self._given.gradients.values.T, None)):
             sums[:, place] = np.bincount(trained, weights=values, minlength=len(sums))
         if any(not np.array_equal(sums[leaf], total) for leaf, total in self._leaves.items()):

@@ -17,7 +17,7 @@ from fedflow.components.boosting.trees import MOST_ROWS, HostTree
 from fedflow.components.samples.alignment import checked_rows
 from fedflow.components.training.part_seconds import EXCHANGE, PACKING, SUMS, PartSeconds
 from fedflow.components.waiting import wait_for
-from fedflow.sdk import Context, Role
+from fedflow.sdk import BadParameter, Context, Role
 from fedflow.sdk.crypto import random_permutation
 from fedflow.sdk.crypto.schemes import PublicScheme
 from fedflow.sdk.decoding import read_as
@@ -32,6 +32,7 @@ Rows = NDArray[np.intp]
 class _TreePlan(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bits: int
+    classes: int = 1  #: of a leaf
     alone: bool = False  #: this host grows the tree
 
 
@@ -60,32 +61,32 @@ class HostTreeBuilder:
         columns: Sequence[int],
         key: PublicScheme,
         depth: int,
-        min_candidate_rows: int,
+        classes: int,
     ) -> None:
         """`columns` may be split in this tree; `depth` is how often at most.
 
-        `min_candidate_rows`: of the training rows, between any two splits that are offered.
+        `classes`: of a leaf.
         """
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
         self._columns = columns
         self.seconds = PartSeconds()
-        self._min_candidate_rows = min_candidate_rows
         self._key = key
         self._depth = depth
+        self._classes = classes
         self._guest = ctx.only(Role.GUEST)
         self._splits: dict[int, Split] = {}
 
     def build(self, klass: int) -> HostTree:
-        """Return this host's splits. Raises: CodecError, PeerFailed."""
+        """Return this host's splits. Raises: CodecError, BadParameter, PeerFailed."""
         plan = self._plan()
         if not plan.rows:  # others grow it
             return HostTree(klass=klass)
-        layout = SlotLayout(rows=plan.rows, bits=plan.bits)
+        layout = SlotLayout.of(self._key, rows=plan.rows, bits=plan.bits, classes=self._classes)
         self._rows = self._training_rows(plan.rows)
         self._candidates = self._binned.frequent_candidates(
-            self._columns, rows=self._rows, least=self._min_candidate_rows
+            self._columns, rows=self._rows, least=self._ctx.params.min_candidate_rows
         )
         self._order = random_permutation(len(self._candidates))
         self._ciphertexts = self._gradients(layout)
@@ -121,7 +122,7 @@ class HostTreeBuilder:
                 nodes[inside].astype(np.intp),
                 count=count,
             )
-        ordered = [own[number] for own in found for number in self._order.tolist()]
+        ordered = [cell for own in found for n in self._order.tolist() for cell in own[n]]
         with self.seconds.of(PACKING):
             packed = self._sums.pack(ordered)
         self._send("encrypted_splitinfo_host", packed, depth)
@@ -166,7 +167,10 @@ class HostTreeBuilder:
         return splits
 
     def _plan(self) -> _TreePlan:
-        """Return how many rows train the tree, and how their sums are laid out."""
+        """Return how many rows train the tree, and how their sums are laid out.
+
+        Raises: CodecError. BadParameter: the guest has leaves of other classes.
+        """
         value = wait_for(self._ctx, "tree_plan", self._guest, tag=self._tag)
         try:
             plan = read_as(value, _TreePlan)
@@ -175,6 +179,9 @@ class HostTreeBuilder:
         total = len(self._binned.numbers)
         if plan.rows and not (1 <= plan.rows <= total and LEAST_BITS <= plan.bits <= MOST_BITS):
             raise CodecError(reason=f"tree_plan of {self._guest}: impossible numbers")
+        if plan.rows and plan.classes != self._classes:
+            told = f"{self._guest} has leaves of {plan.classes} classes, {self._classes} here"
+            raise BadParameter(path=f"{self._ctx.component}.multi_mode", reason=told)
         return plan
 
     def _training_rows(self, count: int) -> Rows:
@@ -186,13 +193,16 @@ class HostTreeBuilder:
         return checked_rows(told, of=total, count=count, message="sampled_rows").astype(np.intp)
 
     def _gradients(self, layout: SlotLayout) -> NDArray[np.uint8]:
-        """Return the ciphertexts of all training rows, rows x width."""
-        found = np.empty((layout.rows, self._key.width), dtype=np.uint8)
+        """Return the ciphertexts of all training rows, rows x (groups width)."""
+        width = layout.groups * self._key.width
+        found = np.empty((layout.rows, width), dtype=np.uint8)
         for number, block in layout.blocks():
             tag = f"{self._tag}.{number}"
             with self.seconds.of(EXCHANGE):
                 payload = wait_for(self._ctx, "encrypted_grad_and_hess", self._guest, tag=tag)
-            found[block] = self._key.rows_of(payload, count=block.stop - block.start)
+            rows = block.stop - block.start
+            cells = self._key.rows_of(payload, count=rows * layout.groups)
+            found[block] = cells.reshape(rows, width)
         return found
 
     def _queue(self, depth: int, *, most: int) -> int:

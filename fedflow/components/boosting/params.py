@@ -35,6 +35,7 @@ from fedflow.sdk.spellings import Flag
 CLASSIFICATION: Final = "classification"
 REGRESSION: Final = "regression"
 STD, LAYERED, MIX = "std", "layered", "mix"
+SINGLE_OUTPUT, MULTI_OUTPUT = "single_output", "multi_output"
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -157,7 +158,9 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     tree_num_per_party: Positive = 1  #: rounds of one party before the next one's, of `mix`
     guest_depth: Positive = 2  #: lower levels, of `layered`
     host_depth: Positive = 3  #: upper levels, of `layered`
-    multi_mode: str = "single_output"  #: several classes: a tree for each
+    #: several classes: `single_output`, a tree for each; `multi_output`, one whose leaves have a
+    #: weight for each, with `std` and without EINI
+    multi_mode: str = SINGLE_OUTPUT
     #: predict in one round trip; no party learns the way of a row. Not with `mix`
     EINI_inference: Flag = False
     EINI_random_mask: Flag = False  #: of it: scores are larger by a secret factor, 1 to 2
@@ -192,13 +195,16 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         self._check_strategy()
 
     def _check_strategy(self) -> None:
-        one_of("multi_mode", self.multi_mode, ("single_output", "multi_output"))
-        if self.multi_mode.lower() == "multi_output" and self.EINI_inference:
-            raise ValueError("EINI_inference: is not possible with multi_output")
-        if self.multi_mode.lower() == "multi_output":
-            raise ValueError("multi_mode: multi_output is not supported yet; use single_output")
+        one_of("multi_mode", self.multi_mode, (SINGLE_OUTPUT, MULTI_OUTPUT))
         field_name = "boosting_strategy" if self.work_mode is None else "work_mode"
         one_of(field_name, self.strategy, (STD, LAYERED, MIX))
+        if self.has_vector_leaves:
+            if self.EINI_inference:
+                raise ValueError(f"EINI_inference: is not possible with {MULTI_OUTPUT}")
+            if self.strategy != STD:
+                raise ValueError(f"{field_name}: {MULTI_OUTPUT} needs {STD}")
+            if self.cipher_compress is False:
+                raise ValueError(f"cipher_compress: {MULTI_OUTPUT} is not possible without it")
         if self.levels.depth > MOST_DEPTH:
             raise ValueError(f"host_depth: with guest_depth at most {MOST_DEPTH} levels")
 
@@ -211,6 +217,8 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             yield Doubt("zero_as_missing", "without use_missing zeros are ordinary values")
         if self.cipher_compress is False:
             yield Doubt("cipher_compress", "sums are always packed")
+        if self.has_vector_leaves and self.task == REGRESSION:
+            yield Doubt("multi_mode", "a regression has one score")
         if self.EINI_inference and self.strategy == MIX:
             yield Doubt("EINI_inference", "trees of mix are predicted in the ordinary way")
         if self.predicts_by_eini and self.EINI_random_mask:
@@ -249,6 +257,20 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         """Return `std`, `layered` or `mix`."""
         given = self.boosting_strategy if self.work_mode is None else self.work_mode
         return given.lower()
+
+    @property
+    def has_vector_leaves(self) -> bool:
+        """Tell whether a leaf has a weight for each of several classes."""
+        return self.multi_mode.lower() == MULTI_OUTPUT
+
+    def classes_of_trees(self, classes: int) -> list[range]:
+        """Return the classes of each tree of a round; `classes` is the number of scores of a row.
+
+        Two classes have one score, as numbers have.
+        """
+        if self.has_vector_leaves:
+            return [range(classes)]
+        return [range(number, number + 1) for number in range(classes)]
 
     @property
     def predicts_by_eini(self) -> bool:

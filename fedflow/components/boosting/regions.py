@@ -67,7 +67,7 @@ class TreeRegions:
         enter(0, 0, 0)
         places = np.zeros(len(nodes), dtype=np.intp)
         places[roots] = np.arange(len(roots))
-        weights = np.rint(np.ldexp(rate * tree.tables.weights, scale)).astype(np.int64)
+        weights = np.rint(np.ldexp(rate * tree.tables.weights[:, 0], scale)).astype(np.int64)
         return TreeRegions(
             tree=tree,
             roots=tuple(roots),
@@ -140,7 +140,7 @@ class RowValues:
                 if region in own.column_of:
                     found[:, own.column_of[region]] = np.where(is_open[region], weights, 0)
                 if not region:
-                    base[:, tree.klass] += np.where(is_leaf, rate * tables.weights[at], 0.0)
+                    base[:, tree.klass] += np.where(is_leaf, rate * tables.weights[at, 0], 0.0)
                     base_values[:, tree.klass] += weights
                     weights = np.zeros_like(weights)
                 left, right = (own.places[side[at]] for side in (tables.lefts, tables.rights))

@@ -1,4 +1,4 @@
-"""The training of boosted trees at one party: round by round, a tree for each class.
+"""The training of boosted trees at one party: round by round, a tree for each class or for all.
 
 | message | from -> to | value |
 |---|---|---|
@@ -100,7 +100,13 @@ class GuestRounds:
         self._seconds = PartSeconds()
         self.trees: list[BoostedTree] = []
         self.init_score = np.zeros(loss.width)
+        self._classes = params.classes_of_trees(loss.width)
         self.progress = BoostingProgress()
+
+    @property
+    def per_round(self) -> int:
+        """Return how many trees a round has."""
+        return len(self._classes)
 
     @property
     def scores(self) -> Sequence[Floats]:
@@ -164,9 +170,9 @@ class GuestRounds:
     def keep_best(self) -> None:
         """Drop the trees after the best round, and compute the scores without them."""
         best = self.progress.best
-        if best < 0 or (best + 1) * self._loss.width >= len(self.trees):
+        if best < 0 or (best + 1) * self.per_round >= len(self.trees):
             return
-        self.trees = self.trees[: (best + 1) * self._loss.width]
+        self.trees = self.trees[: (best + 1) * self.per_round]
         self._score_anew("best")
 
     @property
@@ -184,10 +190,12 @@ class GuestRounds:
         if not all((np.abs(values) <= _LARGEST).all() for values in (first, second)):
             raise Diverged(iteration=number, reason="a gradient is too large, or no number")
         rows, factors = self._drawn_rows(number, first)
+        first, second = first[rows] * factors, second[rows] * factors
         grown = []
-        for klass in range(self._loss.width):
-            gradients = Gradients.of(first[rows, klass] * factors, second[rows, klass] * factors)
-            tree, leaves = self._grow(number, klass, gradients, rows)
+        for place, own in enumerate(self._classes):
+            of_tree = slice(own.start, own.stop)
+            gradients = Gradients.of(first[:, of_tree], second[:, of_tree])
+            tree, leaves = self._grow(number, place, gradients, rows)
             grown.append(tree)
             add_scores(self._scores[0], [tree], [leaves], learning_rate=self._params.learning_rate)
         self.trees += grown
@@ -205,13 +213,13 @@ class GuestRounds:
             hosts = range(levels.depth if grower else 0)
             guest = range(0 if grower else levels.depth)
             levels = replace(levels, hosts=hosts, guest=guest, host=grower)
-        is_last = number + 1 == self._until and klass + 1 == self._loss.width
+        is_last = number + 1 == self._until and klass + 1 == self.per_round
         idle = [
             host
             for owner, host in enumerate(self._hosts, start=1)
             if not len(levels.hosts) or grower not in (OWN, owner)
         ]
-        nothing = {"rows": 0, "bits": 0, "alone": False}
+        nothing = {"rows": 0, "bits": 0}
         self._ctx.federation.send("tree_plan", nothing, to=idle, tag=tag)
         tree = (HostGrownTree if grower else GuestTree)(
             self._ctx,
@@ -228,14 +236,14 @@ class GuestRounds:
         self._seconds.add(tree.seconds)
         return grown
 
-    def _drawn_rows(self, number: int, first: Floats) -> tuple[Rows, Floats | float]:
-        """Return the rows that train the trees of a round, and what their gradients count.
+    def _drawn_rows(self, number: int, first: Floats) -> tuple[Rows, Floats]:
+        """Return the rows that train the trees of a round, and what their gradients count (n x 1).
 
         Source: Ke et al. 2017 (LightGBM), gradient-based one-side sampling.
         """
         params, count = self._params, len(first)
         if not params.run_goss:
-            return np.arange(count), 1.0
+            return np.arange(count), np.ones((1, 1))
         top, other = int(count * params.top_rate), int(count * params.other_rate)
         if not top or not other:
             name = "top_rate" if not top else "other_rate"
@@ -245,7 +253,7 @@ class GuestRounds:
         factors = np.ones(count)
         factors[drawn] = (1.0 - params.top_rate) / params.other_rate
         rows = np.sort(np.concatenate((order[:top], drawn)))
-        return rows, factors[rows]
+        return rows, factors[rows, None]
 
     def _score_anew(self, tag: str) -> None:
         """Compute the scores of all parts from all trees."""
@@ -300,13 +308,18 @@ class HostRounds:
         self._params = params
         self._plan = plan
         self._parts = parts
-        self.width = classes if classes > 2 else 1
+        self._classes = params.classes_of_trees(classes if classes > 2 else 1)
         self._key = key
         self._depth = depth
         self._binned = BinnedColumns.of(parts[0][1], bins=params.bin_num)
         self.trees: list[HostTree] = []
         self.progress = BoostingProgress()
         self._seconds = PartSeconds()
+
+    @property
+    def per_round(self) -> int:
+        """Return how many trees a round has."""
+        return len(self._classes)
 
     def begin(self, trees: Sequence[HostTree], progress: BoostingProgress) -> None:
         """Begin, or go on from earlier trees."""
@@ -322,7 +335,7 @@ class HostRounds:
             if self.progress.ended:
                 break
             start_s = monotonic_s()
-            grown = [self._grow(number, klass) for klass in range(self.width)]
+            grown = [self._grow(number, place) for place in range(self.per_round)]
             self.trees += grown
             for kind, part in self._parts[1:]:
                 self._walk(grown, part, tag=f"{number}.{kind}")
@@ -339,9 +352,9 @@ class HostRounds:
     def keep_best(self) -> None:
         """Drop the trees after the best round."""
         best = self.progress.best
-        if best < 0 or (best + 1) * self.width >= len(self.trees):
+        if best < 0 or (best + 1) * self.per_round >= len(self.trees):
             return
-        self.trees = self.trees[: (best + 1) * self.width]
+        self.trees = self.trees[: (best + 1) * self.per_round]
         for kind, part in self._parts:
             self._walk(self.trees, part, tag=f"best.{kind}")
 
@@ -354,7 +367,7 @@ class HostRounds:
             columns=columns,
             key=self._key,
             depth=self._params.levels.depth,
-            min_candidate_rows=self._params.min_candidate_rows,
+            classes=len(self._classes[klass]),
         )
         tree = builder.build(klass)
         self._seconds.add(builder.seconds)

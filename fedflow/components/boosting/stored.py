@@ -22,6 +22,7 @@ from fedflow.components.boosting.params import (
     LAYERED,
     MIX,
     MOST_DEPTH,
+    SINGLE_OUTPUT,
     STD,
     HeteroSecureBoostParams,
     ObjectiveParam,
@@ -118,6 +119,7 @@ class TrainedWith(msgspec.Struct, frozen=True, kw_only=True):
     use_missing: bool
     zero_as_missing: bool
     tree_meta: _StoredTreeMeta
+    multi_mode: str = SINGLE_OUTPUT
 
     @property
     def depth(self) -> int:
@@ -135,6 +137,7 @@ class TrainedWith(msgspec.Struct, frozen=True, kw_only=True):
             task_type=self.task_type,
             objective_param=objective,
             learning_rate=self.learning_rate,
+            multi_mode=self.multi_mode,
             tree_param=msgspec.structs.replace(params.tree_param, **missing),
             **missing,
         )
@@ -147,7 +150,7 @@ class Ensemble:
     trained: TrainedWith
     columns: tuple[str, ...]
     anonymous: tuple[str, ...]
-    width: int  #: trees per round
+    per_round: int  #: trees
     progress: BoostingProgress
 
 
@@ -215,6 +218,7 @@ def trained_with(params: HeteroSecureBoostParams, *, depth: int) -> TrainedWith:
         use_missing=params.uses_missing,
         zero_as_missing=params.zero_is_missing,
         tree_meta=_StoredTreeMeta(max_depth=depth),
+        multi_mode=params.multi_mode.lower(),
     )
 
 
@@ -225,23 +229,23 @@ def read_guest(model: Model, *, where: str, sites: Sequence[Site]) -> GuestEnsem
     """
     stored = _stored(model, GUEST_PARAM, where=where)
     trained = _trained(model, where=where)
-    width = stored.tree_dim
     classes = tuple(stored.classes_)
-    if trained.task_type != CLASSIFICATION:
-        is_width, is_count = width == 1, not classes
-    else:
-        is_width, is_count = width == (len(classes) if len(classes) > 2 else 1), len(classes) > 1
-    if not is_width or not is_count or len(set(classes)) < len(classes):
+    is_count = len(classes) > 1 if trained.task_type == CLASSIFICATION else not classes
+    width = len(classes) if len(classes) > 2 else 1
+    of_trees = trained.into(HeteroSecureBoostParams()).classes_of_trees(width)
+    if len(of_trees) != stored.tree_dim or not is_count or len(set(classes)) < len(classes):
         raise BadData(where=where, reason="the model's classes are damaged")
     owners = {_sitename(site): owner for owner, site in enumerate(sites)}
-    trees = [
-        BoostedTree(
-            nodes=_nodes(tree, where=where, owners=owners),
-            klass=number % width,
-            grown_by=_grower(tree, where=where, owners=owners),
+    trees = []
+    for number, tree in enumerate(stored.trees_):
+        own = of_trees[number % len(of_trees)]
+        trees.append(
+            BoostedTree(
+                nodes=_nodes(tree, where=where, owners=owners, classes=len(own)),
+                klass=own.start,
+                grown_by=_grower(tree, where=where, owners=owners),
+            )
         )
-        for number, tree in enumerate(stored.trees_)
-    ]
     init_score = np.array(stored.init_score, dtype=np.float64)
     if init_score.shape != (width,) or not np.isfinite(init_score).all():
         raise BadData(where=where, reason="the model has no first scores")
@@ -251,7 +255,7 @@ def read_guest(model: Model, *, where: str, sites: Sequence[Site]) -> GuestEnsem
         trained=trained,
         columns=columns,
         anonymous=anonymous,
-        width=width,
+        per_round=stored.tree_dim,
         progress=_progress(stored),
         trees=trees,
         init_score=init_score,
@@ -281,7 +285,7 @@ def read_host(model: Model, *, where: str) -> HostEnsemble:
         trained=_trained(model, where=where),
         columns=columns,
         anonymous=anonymous,
-        width=stored.tree_dim,
+        per_round=stored.tree_dim,
         progress=_progress(stored),
         trees=trees,
     )
@@ -338,12 +342,14 @@ def _stored_node(number: int, node: TreeNode, site: str) -> _Node:
     split = node.split
     is_leaf = node.owner == LEAF
     mask = -1 if is_leaf else number
+    of_classes = list(node.weights)
     return _Node(
         id=number,
         sitename=site,
         fid=split.column if split else mask,
         bid=0 if split else mask,
-        weight=node.weight,
+        weight=of_classes[0] if len(of_classes) == 1 else 0.0,
+        mo_weight=of_classes if len(of_classes) > 1 else [],
         is_leaf=is_leaf,
         left_nodeid=node.left,
         right_nodeid=node.right,
@@ -375,7 +381,7 @@ def _param(
     return {
         "tree_num": len(trees),
         "trees_": msgspec.to_builtins(trees),
-        "tree_dim": found.width,
+        "tree_dim": found.per_round,
         "feature_name_fid_mapping": {str(n): name for n, name in enumerate(found.columns)},
         "anonymous_name_mapping": dict(zip(found.anonymous, found.columns, strict=True)),
         "best_iteration": progress.best,
@@ -408,6 +414,7 @@ def _meta(params: HeteroSecureBoostParams, trained: TrainedWith) -> dict[str, An
             "param": list(params.objective_param.params or ()),
         },
         "task_type": params.task,
+        "multi_mode": trained.multi_mode,
         "n_iter_no_change": params.n_iter_no_change,
         "tol": params.tol,
         "use_missing": params.uses_missing,
@@ -458,7 +465,10 @@ def _columns(
     return names, tuple(of_names.get(name, name) for name in names)
 
 
-def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeNode, ...]:
+def _nodes(
+    tree: _Tree, *, where: str, owners: Mapping[str, int], classes: int
+) -> tuple[TreeNode, ...]:
+    """Return the nodes of a tree whose leaves have a weight per class. Raises: BadData."""
     splits = _splits_of(tree, where=where)
     inner = [node for node in tree.tree_ if not node.is_leaf]
     children = [child for node in inner for child in (node.left_nodeid, node.right_nodeid)]
@@ -471,8 +481,9 @@ def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeN
             reason = f"a tree has a split of {one.sitename!r}, which takes no part"
             raise BadData(where=where, reason=reason)
         is_below = one.is_leaf or number < min(one.left_nodeid, one.right_nodeid)
-        fits = one.id == number and is_below
-        fits = fits and math.isfinite(one.weight) and math.isfinite(one.gain)
+        weights = tuple(one.mo_weight if classes > 1 else [one.weight]) if one.is_leaf else ()
+        fits = one.id == number and is_below and len(weights) == (classes if one.is_leaf else 0)
+        fits = fits and all(map(math.isfinite, (*one.mo_weight, one.weight, one.gain)))
         if not fits or (number in splits) != (owner == OWN):
             raise BadData(where=where, reason=f"node {number} of a tree is damaged")
         nodes.append(
@@ -481,7 +492,7 @@ def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeN
                 split=splits.get(number),
                 left=one.left_nodeid,
                 right=one.right_nodeid,
-                weight=one.weight,
+                weights=weights,
                 rows=tree.leaf_count.get(str(number), 0) if one.is_leaf else 0,
                 gain=one.gain,
             )

@@ -1,10 +1,11 @@
 """Encrypted sums of gradients: who encrypts what, and what a host makes of it.
 
 A row's plaintext holds its first derivative (raised by an offset, so that it is not negative), its
-second one, and a 1 that counts it, side by side. The product of ciphertexts holds the sums; each
-slot has room for all rows, so nothing carries over. A host multiplies the rows of each bin, adds
-bins up to what goes left of each candidate, and packs candidates into few ciphertexts in a secret
-order. These are blinded anew: without it the key's owner could find the rows of a small bin.
+second one, and a 1 that counts it, side by side; in a tree with vector leaves those of all classes,
+in several ciphertexts if one has no room. The product of ciphertexts holds the sums; each slot has
+room for all rows, so nothing carries over. A host multiplies the rows of each bin, adds bins up to
+what goes left of each candidate, and packs candidates into few ciphertexts in a secret order. These
+are blinded anew: without it the key's owner could find the rows of a small bin.
 
 Source: Cheng et al. 2021 (SecureBoost); Chen et al. 2021 (SecureBoost+), packing.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -21,14 +22,14 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import LEFT, BinnedColumns, Candidates
-from fedflow.components.boosting.criterion import ROWS, G, Gradients, H
+from fedflow.components.boosting.criterion import ROWS, Gradients
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.sdk.crypto.encrypted_rows import DECRYPTION_COST, cost_of
 from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 
-ROWS_PER_BLOCK: Final = 32_768  #: rows of one message of encrypted gradients
+CELLS_PER_BLOCK: Final = 32_768  #: ciphertexts of one message of encrypted gradients, about
 
 _ADDITION: Final = 3.0  # products of ciphertexts that adding a plaintext takes, about
 
@@ -38,10 +39,25 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotLayout:
-    """Where the three sums of a candidate stand in a plaintext, the gradients lowest."""
+    """Where the sums of a candidate stand in plaintexts: pairs of classes, the count highest."""
 
     rows: int
     bits: int  #: every derivative is at most 2**bits in size
+    classes: int = 1
+    groups: int = 1  #: plaintexts of a row, each with a part of the classes and the count
+
+    @staticmethod
+    def of(key: PublicScheme, *, rows: int, bits: int, classes: int) -> SlotLayout:
+        """Return the layout with as few plaintexts as the key's size allows."""
+        one = SlotLayout(rows=rows, bits=bits)
+        first, second, third = one.widths
+        pairs = (key.plaintext_bits - third - 1) // (first + second)
+        return replace(one, classes=classes, groups=-(-classes // pairs))
+
+    @property
+    def pairs(self) -> int:
+        """Return how many classes a plaintext has; the last one may have unused places."""
+        return -(-self.classes // self.groups)
 
     @property
     def offset(self) -> int:
@@ -50,76 +66,96 @@ class SlotLayout:
 
     @property
     def widths(self) -> tuple[int, int, int]:
-        """Return the bits of the sums of first and second derivatives, and of the count."""
+        """Return the bits of a class's sums of first and second derivatives, and of the count."""
         first = (2 * self.offset * self.rows).bit_length()
         return first, (self.offset * self.rows).bit_length(), self.rows.bit_length()
 
     @property
     def slot_bits(self) -> int:
-        """Return the bits of a candidate, and a sign that is never set."""
-        return sum(self.widths) + 1
+        """Return the bits of a candidate's plaintext, and a sign that is never set."""
+        first, second, third = self.widths
+        return self.pairs * (first + second) + third + 1
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
         """Yield the number and the rows of every message of encrypted gradients."""
-        for number, start in enumerate(range(0, self.rows, ROWS_PER_BLOCK)):
-            yield number, slice(start, min(self.rows, start + ROWS_PER_BLOCK))
+        step = max(1, CELLS_PER_BLOCK // self.groups)
+        for number, start in enumerate(range(0, self.rows, step)):
+            yield number, slice(start, min(self.rows, start + step))
 
     def plain(self, values: Ints) -> list[int]:
-        """Return the plaintexts of derivatives (rows x 2)."""
+        """Return the plaintexts of derivatives (rows x 2 classes), row after row."""
         first, second, _ = self.widths
-        counted = 1 << (first + second)
-        lowest = (values[:, G] + self.offset).tolist()
-        return [
-            g | h << first | counted for g, h in zip(lowest, values[:, H].tolist(), strict=True)
-        ]
+        padded = np.zeros((2, len(values), self.groups * self.pairs), dtype=np.int64)
+        padded[:, :, : self.classes] = np.stack(np.split(values, 2, axis=1))
+        slopes, curves = padded.reshape(2, -1, self.pairs)[:, :, ::-1]
+        found = []
+        for pairs in zip((slopes + self.offset).tolist(), curves.tolist(), strict=True):
+            plain = 1
+            for slope, curve in zip(*pairs, strict=True):
+                plain = (plain << second | curve) << first | slope
+            found.append(plain)
+        return found
 
     def read(self, opened: Sequence[int], *, sender: str) -> Ints:
-        """Return the sums in opened slots (candidates x 3).
+        """Return the sums in opened slots, `groups` per candidate (candidates x sums).
 
         Raises: CodecError: sums that no rows can have.
         """
         first, second, third = self.widths
         low, middle, high = (1 << first) - 1, (1 << second) - 1, 1 << third
-        found = np.empty((len(opened), 3), dtype=np.int64)
+        found = np.empty((len(opened), 2, self.pairs), dtype=np.int64)
+        counts = np.empty(len(opened), dtype=np.int64)
         for place, slot in enumerate(opened):
-            count = slot >> (first + second)
+            count = slot >> self.pairs * (first + second)
             if not 0 <= count < high:
                 raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: a sum has no room")
-            found[place] = (slot & low) - count * self.offset, slot >> first & middle, count
-        if (found[:, ROWS] > self.rows).any() or not self.fits(found):
+            counts[place], rest = count, slot
+            for pair in range(self.pairs):
+                found[place, :, pair] = (rest & low) - count * self.offset, rest >> first & middle
+                rest >>= first + second
+        rows = len(opened) // self.groups
+        counted = counts.reshape(rows, self.groups)
+        by_kind = found.reshape(rows, self.groups, 2, self.pairs).swapaxes(1, 2)
+        places = by_kind.reshape(rows, 2, self.groups * self.pairs)
+        used = places[:, :, : self.classes].reshape(rows, 2 * self.classes)
+        sums = np.column_stack((used, counted[:, 0]))
+        are_alike = (counted == counted[:, :1]).all() and not places[:, :, self.classes :].any()
+        if not are_alike or (counted > self.rows).any() or not self.fits(sums):
             raise CodecError(
                 reason=f"encrypted_splitinfo_host of {sender}: sums that its rows cannot have"
             )
-        return found
+        return sums
 
     def fits(self, sums: Ints) -> bool:
-        """Tell whether rows can have such sums (any shape x 3)."""
-        rows, second = sums[..., ROWS], sums[..., H]
+        """Tell whether rows can have such sums (any shape x sums)."""
+        rows = sums[..., ROWS:]
+        slopes, curves = np.split(sums[..., :ROWS], 2, axis=-1)
         most = rows * self.offset
-        within = (np.abs(sums[..., G]) <= most) & (second >= 0) & (second <= most)
-        return bool(((rows >= 0) & within).all())
+        within = (np.abs(slopes) <= most) & (curves >= 0) & (curves <= most)
+        return bool((rows >= 0).all() and within.all())
 
 
 def encrypt_gradients(
     key: PrivateScheme, gradients: Gradients, layout: SlotLayout, workers: Workers, *, zeros: Bytes
 ) -> Bytes:
-    """Return a ciphertext per row, rows x width.
+    """Return the ciphertexts of rows, rows x (groups width).
 
-    `zeros` are ciphertexts of 0 that were used for nothing else (at most rows x width).
+    `zeros` are ciphertexts of 0 that were used for nothing else (count x width).
     """
     key.prepare()
-    rows, rest = gradients.values[: len(zeros)], gradients.values[len(zeros) :]
+    width, ready = layout.groups * key.public.width, len(zeros) // layout.groups
+    rows, rest = gradients.values[:ready], gradients.values[ready:]
     added = workers.fill_rows(
         functools.partial(_add, key.public, layout),
-        (zeros, rows),
-        width=key.public.width,
-        cost=cost_of(key.public, _ADDITION),
+        (zeros[: ready * layout.groups].reshape(ready, width), rows),
+        width=width,
+        cost=cost_of(key.public, layout.groups * _ADDITION),
     )
     encrypted = workers.fill_rows(
         functools.partial(_encrypt, key, layout),
         (rest,),
-        width=key.public.width,
-        cost=cost_of(key.public, key.encryption_products()),
+        width=width,
+        cost=cost_of(key.public, layout.groups * key.encryption_products()),
     )
     return np.concatenate([added, encrypted])
 
@@ -145,39 +181,41 @@ class HostTreeSums:
 
     def of_nodes(
         self, ciphertexts: Bytes, bins: NDArray[np.uint16], nodes: NDArray[np.intp], *, count: int
-    ) -> list[list[mpz]]:
-        """Return per node the encrypted sums left of each candidate; not blinded.
+    ) -> list[list[tuple[mpz, ...]]]:
+        """Return per node the encrypted sums left of each candidate, one per group; not blinded.
 
         Args:
-            ciphertexts: of the rows of these nodes.
+            ciphertexts: of the rows of these nodes (rows x (groups width)).
             bins: of the same rows, and all columns.
             nodes: their nodes, from 0; `count` of them.
 
         Raises: CodecError: not valid ciphertexts.
         """
-        cells = sum(self._sizes) * count
+        groups = self._layout.groups
+        cells = sum(self._sizes) * count * groups
         passes = passes_of(self._sizes, rows=max(1, len(nodes) // max(1, count)))
         found = self._workers.fold_rows(
-            functools.partial(_products, self._key, self._sizes, count),
+            functools.partial(_products, self._key, self._sizes, count, groups),
             (ciphertexts, np.ascontiguousarray(bins[:, self._columns]), nodes),
             most=max(1, cells) * self._key.width,
-            cost=cost_of(self._key, passes),
+            cost=cost_of(self._key, groups * passes),
         )
         totals, *more = [[cell for _, cell in _cells(body, self._key.width)] for body in found]
         for part in more:
             totals = [self._key.add(one, two) for one, two in zip(totals, part, strict=True)]
-        return [self._left(totals, node) for node in range(count)]
+        lefts = [self._left(totals, place) for place in range(count * groups)]
+        return [list(zip(*lefts[node * groups :][:groups], strict=True)) for node in range(count)]
 
     def pack(self, sums: Sequence[mpz]) -> bytes:
         """Return the message of sums that are in their secret order: packed, blinded anew."""
         rows = np.frombuffer(self._key.body(sums), np.uint8).reshape(-1, self._key.width)
         return pack_slots(self._key, rows, slot_bits=self._layout.slot_bits, workers=self._workers)
 
-    def _left(self, totals: Sequence[mpz], node: int) -> list[mpz]:
-        """Return the sums left of each candidate of one node."""
+    def _left(self, totals: Sequence[mpz], place: int) -> list[mpz]:
+        """Return the sums left of each candidate, of one node and group."""
         modulus = self._key.modulus
         found: list[mpz] = []
-        start = node * sum(self._sizes)
+        start = place * sum(self._sizes)
         for column, size in zip(self._columns.tolist(), self._sizes, strict=True):
             own = totals[start : start + size]
             running, cumulated = mpz(1), []
@@ -242,12 +280,13 @@ def open_sums(
     workers: Workers,
     sender: str,
 ) -> Ints:
-    """Return the sums of `count` candidates in the order of a host's message (count x 3).
+    """Return the sums of `count` candidates in the order of a host's message (count x sums).
 
     Raises: CodecError: it is no such message, or the sums cannot be.
     """
     slot_bits = layout.slot_bits
     slots, slot = key.public.slots(slot_bits), (1 << slot_bits) - 1
+    count *= layout.groups
     values: list[int] = []
     for rest in open_packed(key, payload, count=count, slot_bits=slot_bits, workers=workers):
         if rest < 0:
@@ -283,17 +322,23 @@ def _products(
     key: PublicScheme,
     sizes: tuple[int, ...],
     count: int,
+    groups: int,
     ciphertexts: Bytes,
     bins: NDArray[np.uint16],
     nodes: NDArray[np.intp],
 ) -> bytes:
-    """Return the product of every bin of every column of every node. Raises: CodecError."""
+    """Return the product of every bin of every column of every node and group.
+
+    Raises: CodecError.
+    """
     found = []
     for node in range(count):
         rows = np.flatnonzero(nodes == node)
-        sums = BucketProducts(sizes, key.modulus, rows=len(rows))
-        sums.add(key.read_rows(ciphertexts[rows]), bins[rows])
-        found.append(key.body(cell for column in sums.products() for cell in column))
+        own, bins_of_rows = ciphertexts[rows].reshape(len(rows), groups, key.width), bins[rows]
+        for group in range(groups):
+            sums = BucketProducts(sizes, key.modulus, rows=len(rows))
+            sums.add(key.read_rows(own[:, group]), bins_of_rows)
+            found.append(key.body(cell for column in sums.products() for cell in column))
     return b"".join(found)
 
 

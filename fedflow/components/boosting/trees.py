@@ -39,7 +39,7 @@ class TreeNode:
     split: Split | None = None  #: of an own split
     left: int = -1
     right: int = -1
-    weight: float = 0.0  #: of a leaf, without the learning rate
+    weights: tuple[float, ...] = ()  #: of a leaf, per class, without the learning rate
     rows: int = 0  #: of a leaf: rows that trained it
     gain: float = 0.0
 
@@ -49,7 +49,7 @@ class BoostedTree:
     """One tree at the guest; children have higher numbers than their parents."""
 
     nodes: tuple[TreeNode, ...]
-    klass: int = 0  #: number of the class whose score it adds to
+    klass: int = 0  #: number of the class whose score it adds to; of vector leaves the first one
     grown_by: int = OWN  #: the host that has grown it alone; OWN: guest and hosts together
 
     @cached_property
@@ -82,11 +82,12 @@ class _Tables:
     missing_left: NDArray[np.bool_]
     lefts: Positions
     rights: Positions
-    weights: Floats
+    weights: Floats  #: nodes x classes of the tree
 
     @staticmethod
     def of(nodes: Sequence[TreeNode]) -> _Tables:
         splits = [node.split or Split(column=0, point=0.0, missing=RIGHT) for node in nodes]
+        classes = max(len(node.weights) for node in nodes)
         return _Tables(
             owners=np.array([node.owner for node in nodes], dtype=np.int16),
             columns=np.array([split.column for split in splits], dtype=np.intp),
@@ -94,7 +95,7 @@ class _Tables:
             missing_left=np.array([split.missing != RIGHT for split in splits]),
             lefts=np.array([node.left for node in nodes], dtype=np.int32),
             rights=np.array([node.right for node in nodes], dtype=np.int32),
-            weights=np.array([node.weight for node in nodes]),
+            weights=np.array([node.weights or (0.0,) * classes for node in nodes]),
         )
 
 

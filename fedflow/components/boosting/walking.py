@@ -196,4 +196,6 @@ def add_scores(
     """Add what the leaves of some trees weigh to the scores (rows x width), in place."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, training refuses
         for tree, at in zip(trees, leaves, strict=True):
-            scores[:, tree.klass] += learning_rate * tree.tables.weights[at]
+            weights = tree.tables.weights
+            own = slice(tree.klass, tree.klass + weights.shape[1])
+            scores[:, own] += learning_rate * weights[at]

@@ -151,6 +151,19 @@ def test_with_several_classes_a_round_has_a_tree_for_each() -> None:
     assert table(at(HOST, classes=3, tree="1", label="2"), "own-splits")
 
 
+def test_leaves_of_several_classes_show_all_weights() -> None:
+    model = real_models.boosted(3, multi_mode="multi_output").models[GUEST]
+    found = sections(model, GUEST, tree="1")
+    assert not [s for s in found if isinstance(s, ChoiceSection) and s.name == "label"]
+    stored = [node["mo_weight"] for node in model.param["trees_"][1]["tree_"] if node["is_leaf"]]
+    weights = [text for text in column(table(found, "nodes"), "Weight") if text is not None]
+    assert [len(text.split(", ")) for text in weights] == [3] * len(stored)
+    np.testing.assert_allclose(
+        [[float(part) for part in text.split(", ")] for text in weights], stored, rtol=1e-4
+    )
+    assert {len(leaf.text.split(", ")) for leaf in leaves(drawn(found).root)} == {3}
+
+
 def test_parameters_of_the_training_are_facts() -> None:
     pairs = dict(next(s for s in at(GUEST) if isinstance(s, Facts)).pairs)
     assert (pairs["Rounds"], pairs["Objective"], pairs["Learning rate"]) == (

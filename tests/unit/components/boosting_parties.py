@@ -162,7 +162,7 @@ class Plain:
     """A node: whose split it is, where, and what follows; or a leaf."""
 
     rows: int
-    weight: float = 0.0
+    weight: float | tuple[float, ...] = 0.0
     party: int = -1  #: 0 is the guest
     column: int = -1  #: of that party
     point: float = 0.0
@@ -182,7 +182,8 @@ def _joined(stored: Any, sites: list[Site], tree: int, number: int) -> Plain:
     whole = stored[GUEST][tree]
     node = whole["tree_"][number]
     if node["is_leaf"]:
-        return Plain(rows=whole["leaf_count"][str(number)], weight=node["weight"])
+        weight = tuple(node["mo_weight"]) or node["weight"]
+        return Plain(rows=whole["leaf_count"][str(number)], weight=weight)
     site = next(s for s in sites if f"{s.role.value}:{s.party_id}" == node["sitename"])
     own = stored[site][tree]
     split = next(n for n in own["tree_"] if n["id"] == number)
@@ -204,7 +205,10 @@ def _joined(stored: Any, sites: list[Site], tree: int, number: int) -> Plain:
 
 @dataclass
 class Twin:
-    """The same algorithm on the joined table; a tree is grown from g and h of all rows."""
+    """The same algorithm on the joined table; a tree is grown from g and h of all rows.
+
+    They are of one class, or of several (rows x classes), whose gains add up.
+    """
 
     widths: Sequence[int]  #: columns per party, the guest's first
     max_depth: int = 3
@@ -235,7 +239,8 @@ class Twin:
     def tree(self, features: Floats, g: Floats, h: Floats, rows: Sequence[int]) -> Plain:
         """Return the tree of derivatives of `rows` (all arrays have all rows)."""
         bits = min(30, 52 - len(rows).bit_length())
-        derivatives = [_rounded(g, rows, bits), _rounded(h, rows, bits)]
+        classes = zip(np.atleast_2d(g.T), np.atleast_2d(h.T), strict=True)
+        derivatives = [(_rounded(a, rows, bits), _rounded(b, rows, bits)) for a, b in classes]
         parties = [p for p, width in enumerate(self.widths) for _ in range(width)]
         self.offered = [
             self._offered(features[:, c], points, rows, self.least[p] if self.least else 0)
@@ -273,8 +278,9 @@ class Twin:
         return node
 
     def _node(self, features: Floats, both: Any, rows: list[int], depth: int) -> Plain:
-        total = _sums(both, rows)
-        leaf = Plain(rows=len(rows), weight=self._weight(total))
+        total = [_sums(one, rows) for one in both]
+        weights = tuple(map(self._weight, total))
+        leaf = Plain(rows=len(rows), weight=weights if len(weights) > 1 else weights[0])
         if depth == self.max_depth or len(rows) < self.min_rows:
             return leaf
         found = []
@@ -307,9 +313,9 @@ class Twin:
             left = [r for r in rows if (to_left if isnan(values[r]) else values[r] <= point + 1e-8)]
             if not self.min_leaf <= len(left) <= len(rows) - self.min_leaf:
                 continue
-            own = _sums(both, left)
-            rest = (total[0] - own[0], total[1] - own[1])
-            if min(own[1], rest[1]) < self.min_weight:
+            own = [_sums(one, left) for one in both]
+            rest = [(a[0] - b[0], a[1] - b[1]) for a, b in zip(total, own, strict=True)]
+            if min(sum(h for _, h in side) for side in (own, rest)) < self.min_weight:
                 continue
             gain = _down(self._score(own) + self._score(rest) - self._score(total))
             if gain > self.min_gain:
@@ -319,9 +325,9 @@ class Twin:
         below = sums[1] + self.l2
         return _down(-self._shrunk(sums[0]) / below) if below else 0.0
 
-    def _score(self, sums: tuple[float, float]) -> float:
-        below = sums[1] + self.l2
-        return _down(self._shrunk(sums[0]) ** 2 / below) if below else 0.0
+    def _score(self, sums: Sequence[tuple[float, float]]) -> float:
+        parts = [(self._shrunk(slope), curve + self.l2) for slope, curve in sums]
+        return _down(sum(slope**2 / below for slope, below in parts if below))
 
     def _shrunk(self, slope: float) -> float:
         if abs(slope) <= self.l1:

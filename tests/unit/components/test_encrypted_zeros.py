@@ -24,19 +24,21 @@ KEYS: dict[str, PrivateScheme] = {
 }
 
 
+@pytest.mark.parametrize("classes", [1, 2, 7])
 @pytest.mark.parametrize("name", KEYS)
-def test_rows_are_the_same_with_zeros_made_ahead(name: str) -> None:
+def test_rows_are_the_same_with_zeros_made_ahead(name: str, classes: int) -> None:
     key, workers = KEYS[name], PicklingWorkers()
-    generator = np.random.default_rng(1)
-    gradients = Gradients.of(generator.normal(size=ROWS), generator.random(ROWS))
+    generator, shape = np.random.default_rng(1), (ROWS, classes)
+    gradients = Gradients.of(generator.normal(size=shape), generator.random(shape))
     gradients = replace(gradients, bits=30)
-    layout = SlotLayout(rows=ROWS, bits=gradients.bits)
+    layout = SlotLayout.of(key.public, rows=ROWS, bits=gradients.bits, classes=classes)
     stock = EncryptedZeros(key, workers)
-    stock.begin(ROWS)
-    zeros = stock.take(ROWS)
-    assert len(zeros) == ROWS // 2  # PicklingWorkers make half of them
+    stock.begin(ROWS * layout.groups)
+    zeros = stock.take(ROWS * layout.groups)
+    assert len(zeros) == ROWS * layout.groups // 2  # PicklingWorkers make half of them
     made = encrypt_gradients(key, gradients, layout, workers, zeros=zeros)
-    assert made.shape == (ROWS, key.public.width)
+    assert made.shape == (ROWS, layout.groups * key.public.width)
+    made = made.reshape(-1, key.public.width)
     opened = key.decrypt(key.public.read_rows(made))
     assert opened == layout.plain(gradients.values)
     assert not {row.tobytes() for row in made} & {row.tobytes() for row in zeros}

@@ -79,6 +79,7 @@ def grown(
     goss: tuple[float, float] | None = None,
     rate: float = 1.0,
     secure: int = 0,
+    vector: bool = False,
 ) -> Any:
     """Return the twin's trees and scores after so many rounds."""
     twin.cut(data.features)
@@ -95,14 +96,16 @@ def grown(
             rows, factors = drawn_rows(g, number, *goss)
             g, h = g * factors[:, None], h * factors[:, None]
         found = []
-        for k in range(loss.width):
+        for k in range(1 if vector else loss.width):
             levels = dict.fromkeys(range(20), (0,)) if number < secure else twin.levels
             columns = drawn_columns(sites, number, k, rate) if rate < 1 else ()
             now = replace(twin, columns=columns, levels=levels)
-            found.append(now.tree(data.features, g[:, k], h[:, k], rows))
-        for k, tree in enumerate(found):
-            scores[:, k] += twin.learning_rate * twin.scores(tree, data.features)
-        trees += found
+            own = slice(None) if vector else slice(k, k + 1)
+            found.append((own, now.tree(data.features, g[:, own], h[:, own], rows)))
+        for own, tree in found:
+            weights = twin.scores(tree, data.features).reshape(len(g), -1)
+            scores[:, own] += twin.learning_rate * weights
+        trees += [tree for _, tree in found]
     return trees, scores
 
 
@@ -281,6 +284,51 @@ def test_several_classes_have_a_tree_each(tmp_path: Path) -> None:
     data = with_labels(data, third.astype(int))
     trees = check(data, tmp_path, loss=CrossEntropy(3))
     assert len(trees) == 6
+
+
+VECTORS: dict[str, Any] = {"multi_mode": "multi_output", "how": {"vector": True}}
+
+
+@pytest.mark.parametrize("widths", [TWO, THREE, {GUEST: 0, HOST: 3}])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_vector_leaves_have_a_weight_for_each_class(
+    widths: Any, missing: float, tmp_path: Path
+) -> None:
+    data = with_labels(data_of(widths=widths, missing=missing), [0, 1, 2] * 20)
+    trees = check(data, tmp_path, loss=CrossEntropy(3), use_missing=True, **VECTORS)
+    assert len(trees) == 2
+    leaf = trees[0]
+    while leaf.left is not None:
+        leaf = leaf.left
+    assert len(leaf.weight) == 3
+
+
+@pytest.mark.parametrize(
+    ("params", "twin"),
+    [
+        ({"tree_param": {"min_child_weight": 4.0}}, {"min_weight": 4.0}),
+        ({"tree_param": {"criterion_params": {"l1": 0.5, "l2": 2}}}, {"l1": 0.5, "l2": 2.0}),
+        ({"encrypt_param": {"key_length": 2048, "method": "ou"}}, {}),
+    ],
+)
+def test_rules_for_splits_count_all_classes_of_vector_leaves(
+    params: Any, twin: Any, tmp_path: Path
+) -> None:
+    data = with_labels(data_of(values=6), [0, 1, 2, 3] * 15)
+    check(data, tmp_path, loss=CrossEntropy(4), twin=twin, **VECTORS, **params)
+
+
+def test_many_classes_take_several_ciphertexts_of_a_row(tmp_path: Path) -> None:
+    data = with_weights(with_labels(data_of(), list(range(15)) * 4))
+    goss = {"run_goss": True, "top_rate": 0.4, "other_rate": 0.3}
+    how = {"vector": True, "goss": (0.4, 0.3)}
+    check(data, tmp_path, loss=CrossEntropy(15), multi_mode="multi_output", how=how, **goss)
+
+
+def test_two_classes_have_no_vectors(tmp_path: Path) -> None:
+    assert check(data_of(), tmp_path / "1", multi_mode="multi_output") == check(
+        data_of(), tmp_path / "2"
+    )
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])

@@ -97,7 +97,18 @@ def tree(**values: Any) -> dict[str, Any]:
         (tree(criterion_method="gini"), "tree_param.criterion_method", "xgboost"),
         (tree(feature_importance_type="cover"), "tree_param.feature_importance_type", "split"),
         ({"boosting_strategy": "deep"}, "boosting_strategy", "not one of"),
-        ({"multi_mode": "multi_output"}, "multi_mode", "multi_output is not supported yet"),
+        ({"multi_mode": "several"}, "multi_mode", "not one of single_output, multi_output"),
+        (
+            {"multi_mode": "multi_output", "boosting_strategy": "mix"},
+            "boosting_strategy",
+            "multi_output needs std",
+        ),
+        ({"multi_mode": "multi_output", "work_mode": "layered"}, "work_mode", "needs std"),
+        (
+            {"multi_mode": "multi_output", "cipher_compress": False},
+            "cipher_compress",
+            "not possible without it",
+        ),
         (
             {"EINI_inference": True, "multi_mode": "multi_output"},
             "EINI_inference",
@@ -130,6 +141,7 @@ def test_ranges_are_checked_before_the_start(
     [
         ({"zero_as_missing": True}, "zero_as_missing"),
         ({"cipher_compress": False}, "cipher_compress"),
+        ({**number("lse"), "multi_mode": "multi_output"}, "multi_mode"),
         ({"EINI_inference": True, "work_mode": "mix"}, "EINI_inference"),
         ({"EINI_inference": True, "EINI_random_mask": True}, "EINI_random_mask"),
         ({"encrypt_param": {"key_length": 1024}}, "encrypt_param.key_length"),
@@ -269,8 +281,8 @@ def test_labels_too_large_for_sums_of_squares_are_refused(tmp_path: Path) -> Non
 
 
 def test_derivatives_that_are_nearly_nothing_keep_a_unit() -> None:
-    found = Gradients.of(np.array([5e-324, 0.0]), np.array([1e-310, -1e-310]))
-    assert min(found.units) > 0
+    found = Gradients.of(np.array([[5e-324], [0.0]]), np.array([[1e-310], [-1e-310]]))
+    assert (found.units > 0).all()
     assert np.abs(found.values).max() <= 2**found.bits
 
 

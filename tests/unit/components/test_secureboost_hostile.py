@@ -473,7 +473,13 @@ KINDS: Mapping[str, tuple[str, list[Any]]] = {
     "public_key": (TO_HOSTS, [{"n": "str"}]),
     "checkpoint_steps": (TO_GUEST, [["str"]]),
     "checkpoint_step": (TO_HOSTS, ["str"]),
-    "tree_plan": (TO_HOSTS, [{"rows": "int", "bits": "int", "alone": "bool"}]),
+    "tree_plan": (
+        TO_HOSTS,
+        [
+            {"rows": "int", "bits": "int", "classes": "int", "alone": "bool"},
+            {"rows": "int", "bits": "int"},
+        ],
+    ),
     "sampled_rows": (TO_HOSTS, ["int64"]),
     "encrypted_grad_and_hess": (TO_HOSTS, ["bytes"]),
     "candidates": (TO_GUEST, [{"count": "int"}]),

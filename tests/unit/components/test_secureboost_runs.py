@@ -18,7 +18,7 @@ from fedflow.base.errors.data import BadData
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site
-from fedflow.sdk import Inputs
+from fedflow.sdk import BadParameter, Inputs
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
@@ -64,6 +64,10 @@ KINDS: dict[str, tuple[Data, dict[str, Any]]] = {
         {"run_goss": True, "top_rate": 0.3, "other_rate": 0.3, "subsample_feature_rate": 0.6},
     ),
     "classes": (three_classes(data_of(rows=45)), {"complete_secure": 1}),
+    "vectors": (
+        three_classes(data_of(rows=45, missing=0.1)),
+        {"multi_mode": "multi_output", "use_missing": True, "subsample_feature_rate": 0.7},
+    ),
     "counts": (
         with_numbers(data_of(rows=50, values=4), counts=True),
         {
@@ -121,7 +125,7 @@ def test_blocks_of_gradients_are_put_together(
 ) -> None:
     data = data_of(rows=50)
     one = run(data, tmp_path / "1")
-    monkeypatch.setattr("fedflow.components.boosting.sums.ROWS_PER_BLOCK", 11)
+    monkeypatch.setattr("fedflow.components.boosting.sums.CELLS_PER_BLOCK", 11)
     assert_same(one, run(data, tmp_path / "2"))
 
 
@@ -264,6 +268,36 @@ def test_the_models_parameters_count_where_trees_would_mean_something_else(
     assert names == expected
     same = run(data, tmp_path / "4", models=half, num_trees=1, learning_rate=0.8, **params)
     assert not [w for w in same[HOST].warnings if w.code == "Replaced"]
+
+
+def test_the_model_says_whether_leaves_are_vectors(tmp_path: Path) -> None:
+    data, params = KINDS["vectors"]
+    half = models_of(run(data, tmp_path / "1", num_trees=1, **params))
+    whole = run(data, tmp_path / "2", num_trees=2, **params)
+    own = {**params, "multi_mode": "single_output"}
+    again = run(data, tmp_path / "3", models=half, num_trees=1, **own)
+    assert trees_of(models_of(again)) == trees_of(models_of(whole))
+    for site, result in again.items():
+        assert any("multi_mode" in w.path for w in result.warnings), site
+
+
+def test_vector_leaves_cannot_be_predicted_by_eini(tmp_path: Path) -> None:
+    data, params = KINDS["vectors"]
+    models = models_of(run(data, tmp_path / "1", num_trees=1, **params))
+    ports = {"test_data": data}
+    for site, result in run(
+        data, tmp_path / "2", ports=ports, models=models, EINI_inference=True
+    ).items():
+        assert isinstance(result.error, BadParameter), site
+        assert "not possible with multi_output" in str(result.error)
+
+
+def test_parties_must_agree_on_vector_leaves(tmp_path: Path) -> None:
+    data, params = KINDS["vectors"]
+    own = {HOST: {"multi_mode": "single_output"}}
+    error = run(data, tmp_path, per_site=own, **params)[HOST].error
+    assert isinstance(error, BadParameter)
+    assert "has leaves of 3 classes, 1 here" in str(error)
 
 
 def test_later_trees_may_be_flatter_than_those_before(tmp_path: Path) -> None:
@@ -465,6 +499,7 @@ META = {
     "quantile_meta": {"quantile_method": "str", "bin_num": "int"},
     "objective_meta": {"objective": "str", "param": []},
     "task_type": "str",
+    "multi_mode": "str",
     "n_iter_no_change": "bool",
     "tol": "float",
     "use_missing": "bool",
