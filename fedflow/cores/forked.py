@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 Work = Callable[[int, int, memoryview], None]
 """Writes rows `start` to `stop` to the given memory. Raises: FedflowError: an input is unusable."""
 
-FORK_FROM = 20_000  #: fewer operations than this, of cost 1, are not worth processes
+FORK_FROM = 3_000  #: fewer operations than this, of cost 1, are not worth processes
 BLOCK = 4_096  #: operations of cost 1 between two reports of progress
 
 STALL_S = 30.0  #: a child that uses no processor for so long is stuck, seconds

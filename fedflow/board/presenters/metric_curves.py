@@ -32,12 +32,17 @@ def _curve_name(item: MetricItem) -> str:
 
 def round_seconds(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """How long each round of a training took at this party."""
-    return [
-        Chart(
-            key="round-seconds", title=t("Seconds per round"), x_label=t("Iteration"),
-            y_label=t("Seconds"), series=tuple(series_of(i, name=_curve_name(i)) for i in items),
-        )
-    ]  # fmt: skip
+    return [_seconds("round-seconds", t("Seconds per round"), t("Iteration"), items, t)]
+
+
+def tree_seconds(items: Sequence[MetricItem], t: Texts) -> list[View]:
+    """How long each tree and its levels took at this party."""
+    return [_seconds("tree-seconds", t("Seconds per tree"), t("Tree"), items, t)]
+
+
+def _seconds(key: str, title: str, x_label: str, items: Sequence[MetricItem], t: Texts) -> Chart:
+    series = tuple(series_of(i, name=_curve_name(i)) for i in items)
+    return Chart(key=key, title=title, x_label=x_label, y_label=t("Seconds"), series=series)
 
 
 def dbi(items: Sequence[MetricItem], t: Texts) -> list[View]:

@@ -31,6 +31,7 @@ from fedflow.components.boosting.bins import BinnedColumns
 from fedflow.components.boosting.bits import read_bits
 from fedflow.components.boosting.criterion import ROWS, TIE, Criterion, Gradients
 from fedflow.components.boosting.sums import SlotLayout, encrypt_gradients, open_sums
+from fedflow.components.boosting.tree_clock import TreeClock
 from fedflow.components.boosting.trees import OWN, BoostedTree, Levels, TreeNode
 from fedflow.components.boosting.zeros import EncryptedZeros
 from fedflow.components.training.part_seconds import ENCRYPTION, EXCHANGE, OPENING, PartSeconds
@@ -101,17 +102,17 @@ class GuestTree:
         binned: BinnedColumns,
         given: TreeRows,
         zeros: EncryptedZeros,
-        criterion: Criterion,
         levels: Levels,
+        clock: TreeClock,
     ) -> None:
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
         self._given = given
-        self._criterion = criterion
+        self._criterion: Criterion = ctx.params.criterion
         self._levels = levels
         self._zeros = zeros
-        self.seconds = PartSeconds()
+        self._clock = clock
         self._candidates = binned.candidates(given.columns)
         self._nodes: list[TreeNode] = [TreeNode()]
         self._leaves: dict[int, Ints] = {}  #: their sums
@@ -119,7 +120,7 @@ class GuestTree:
         hosts = ctx.sites_of(Role.HOST) if len(levels.hosts) else ()
         total = len(self._positions)
         self._hosts = [
-            _Host(ctx, owner, tag, key=zeros.key, given=given, total=total, seconds=self.seconds)
+            _Host(ctx, owner, tag, key=zeros.key, given=given, total=total, seconds=clock.parts)
             for owner in ([levels.host] if levels.host else range(1, len(hosts) + 1))
         ]
 
@@ -129,10 +130,11 @@ class GuestTree:
         level = [_Open(number=0, total=self._given.gradients.total)]
         leaves = self._leaves
         for depth in range(self._levels.depth):
-            cuts = self._cut(self._choose(level, depth), depth)
-            leaves.update({n.number: n.total for n in level if n.number not in cuts})
-            split = [node for node in level if node.number in cuts]
-            level = [child for node in split for child in self._split(node, cuts[node.number])]
+            with self._clock.level(depth):
+                cuts = self._cut(self._choose(level, depth), depth)
+                leaves.update({n.number: n.total for n in level if n.number not in cuts})
+                split = [node for node in level if node.number in cuts]
+                level = [child for node in split for child in self._split(node, cuts[node.number])]
             if not level:
                 break
         leaves.update({node.number: node.total for node in level})
@@ -159,7 +161,7 @@ class GuestTree:
         for number, block in layout.blocks():
             part = replace(gradients, values=gradients.values[block])
             zeros = self._zeros.take((block.stop - block.start) * layout.groups)
-            with self.seconds.of(ENCRYPTION):
+            with self._clock.parts.of(ENCRYPTION):
                 ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers, zeros=zeros)
             message = key.public.message_of(ciphertexts.reshape(-1, key.public.width))
             tag = f"{self._tag}.{number}"

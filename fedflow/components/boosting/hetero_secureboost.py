@@ -54,6 +54,7 @@ class HeteroSecureBoost:
     each party, one point per round; `train` or `validate` / `iteration_<n>` at the guest. Parts
     of a round have metrics too: `exchange_seconds` (waiting for others) at each party. The guest
     adds `encryption_seconds` and `opening_seconds`, hosts `sums_seconds` and `packing_seconds`.
+    `tree_seconds` and `level_<depth>_seconds` have a point per tree; progress moves level by level.
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from fedflow.components.boosting.bins import BinnedColumns, Split
 from fedflow.components.boosting.bits import bits_of
 from fedflow.components.boosting.sums import HostTreeSums, SlotLayout
+from fedflow.components.boosting.tree_clock import TreeClock
 from fedflow.components.boosting.trees import MOST_ROWS, HostTree
 from fedflow.components.samples.alignment import checked_rows
-from fedflow.components.training.part_seconds import EXCHANGE, PACKING, SUMS, PartSeconds
+from fedflow.components.training.part_seconds import EXCHANGE, PACKING, SUMS
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role
 from fedflow.sdk.crypto import random_permutation
@@ -60,20 +61,17 @@ class HostTreeBuilder:
         binned: BinnedColumns,
         columns: Sequence[int],
         key: PublicScheme,
-        depth: int,
         classes: int,
+        clock: TreeClock,
     ) -> None:
-        """`columns` may be split in this tree; `depth` is how often at most.
-
-        `classes`: of a leaf.
-        """
+        """`columns` may be split in this tree, whose leaves have so many classes."""
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
         self._columns = columns
-        self.seconds = PartSeconds()
+        self._clock = clock
         self._key = key
-        self._depth = depth
+        self._depth: int = ctx.params.levels.depth
         self._classes = classes
         self._guest = ctx.only(Role.GUEST)
         self._splits: dict[int, Split] = {}
@@ -108,14 +106,15 @@ class HostTreeBuilder:
                 return HostTree(splits=self._splits, klass=klass)
             if depth == self._depth:
                 break
-            self._offer(self._positions(depth, nodes=nodes), nodes, depth)
-            self._take(depth)
+            with self._clock.level(depth):
+                self._offer(self._positions(depth, nodes=nodes), nodes, depth)
+                self._take(depth)
         raise CodecError(reason=f"tree_node_queue: the guest goes on past depth {self._depth}")
 
     def _offer(self, nodes: NDArray[np.integer], count: int, depth: int) -> None:
         """Send the sums of all candidates; `nodes` has the node of each training row, or -1."""
         inside = np.flatnonzero(nodes >= 0)
-        with self.seconds.of(SUMS):
+        with self._clock.parts.of(SUMS):
             found = self._sums.of_nodes(
                 self._ciphertexts[inside],
                 self._binned.numbers[self._rows[inside]],
@@ -123,7 +122,7 @@ class HostTreeBuilder:
                 count=count,
             )
         ordered = [cell for own in found for n in self._order.tolist() for cell in own[n]]
-        with self.seconds.of(PACKING):
+        with self._clock.parts.of(PACKING):
             packed = self._sums.pack(ordered)
         self._send("encrypted_splitinfo_host", packed, depth)
 
@@ -135,8 +134,9 @@ class HostTreeBuilder:
         for depth in range(self._depth):
             places = np.full(count, -1, dtype=np.intp)
             places[computed] = np.arange(len(computed))
-            self._offer(places[positions[self._rows]], len(computed), depth)
-            splits = self._told_splits(level, depth)
+            with self._clock.level(depth):
+                self._offer(places[positions[self._rows]], len(computed), depth)
+                splits = self._told_splits(level, depth)
             if not splits:
                 break
             level, computed, chosen = [], [], []
@@ -198,7 +198,7 @@ class HostTreeBuilder:
         found = np.empty((layout.rows, width), dtype=np.uint8)
         for number, block in layout.blocks():
             tag = f"{self._tag}.{number}"
-            with self.seconds.of(EXCHANGE):
+            with self._clock.parts.of(EXCHANGE):
                 payload = wait_for(self._ctx, "encrypted_grad_and_hess", self._guest, tag=tag)
             rows = block.stop - block.start
             cells = self._key.rows_of(payload, count=rows * layout.groups)
@@ -258,7 +258,7 @@ class HostTreeBuilder:
         return mask, self._binned.left_rows(self._candidates, number, rows)
 
     def _wait(self, name: str, depth: int) -> object:
-        with self.seconds.of(EXCHANGE):
+        with self._clock.parts.of(EXCHANGE):
             return wait_for(self._ctx, name, self._guest, tag=f"{self._tag}.{depth}")
 
     def _send(self, name: str, value: object, depth: int) -> None:

@@ -23,6 +23,7 @@ from fedflow.components.boosting.host_grown import HostGrownTree
 from fedflow.components.boosting.host_tree import HostTreeBuilder
 from fedflow.components.boosting.losses import Loss
 from fedflow.components.boosting.params import MIX, HeteroSecureBoostParams
+from fedflow.components.boosting.tree_clock import TreeClock
 from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
 from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
 from fedflow.components.boosting.zeros import EncryptedZeros
@@ -221,6 +222,7 @@ class GuestRounds:
         ]
         nothing = {"rows": 0, "bits": 0}
         self._ctx.federation.send("tree_plan", nothing, to=idle, tag=tag)
+        clock = _clock_of(self._ctx, self._plan, number, klass, per_round=self.per_round)
         tree = (HostGrownTree if grower else GuestTree)(
             self._ctx,
             tag,
@@ -229,11 +231,12 @@ class GuestRounds:
                 gradients=gradients, rows=rows, columns=columns, is_followed=not is_last
             ),
             zeros=self._zeros,
-            criterion=self._params.criterion,
             levels=levels,
+            clock=clock,
         )
-        grown = tree.grow(klass)
-        self._seconds.add(tree.seconds)
+        with clock.tree():
+            grown = tree.grow(klass)
+        self._seconds.add(clock.parts)
         return grown
 
     def _drawn_rows(self, number: int, first: Floats) -> tuple[Rows, Floats]:
@@ -360,17 +363,19 @@ class HostRounds:
 
     def _grow(self, number: int, klass: int) -> HostTree:
         columns = drawn_columns(self._ctx, self._binned, number=number, klass=klass)
+        clock = _clock_of(self._ctx, self._plan, number, klass, per_round=self.per_round)
         builder = HostTreeBuilder(
             self._ctx,
             f"{number}.{klass}",
             binned=self._binned,
             columns=columns,
             key=self._key,
-            depth=self._params.levels.depth,
             classes=len(self._classes[klass]),
+            clock=clock,
         )
-        tree = builder.build(klass)
-        self._seconds.add(builder.seconds)
+        with clock.tree():
+            tree = builder.build(klass)
+        self._seconds.add(clock.parts)
         return tree
 
     def _walk(self, trees: Sequence[HostTree], features: Floats, *, tag: str) -> None:
@@ -465,6 +470,17 @@ class _Measures:
         measured = self._history.setdefault(part.kind, {})
         for name, value in values.items():
             measured.setdefault(name, []).append(value)
+
+
+def _clock_of(ctx: Context, plan: Plan, number: int, klass: int, *, per_round: int) -> TreeClock:
+    """Return the clock of a tree."""
+    return TreeClock(
+        ctx,
+        number * per_round + klass,
+        first=plan.start * per_round,
+        trees=ctx.params.num_trees * per_round,
+        levels=ctx.params.levels.depth,
+    )
 
 
 def drawn_columns(ctx: Context, binned: BinnedColumns, *, number: int, klass: int) -> Sequence[int]:

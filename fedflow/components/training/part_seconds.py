@@ -36,18 +36,18 @@ class PartSeconds:
         for part, seconds in other._seconds.items():
             self._seconds[part] = self._seconds.get(part, 0.0) + seconds
 
-    def record(self, ctx: Context, iteration: int) -> None:
+    def record(self, ctx: Context, iteration: int, *, metric_type: str = "ROUND_SECONDS") -> None:
         """Record the parts of `iteration` (from 0), and begin the next one."""
         for part, seconds in self._seconds.items():
             name = f"{part}_seconds"
             ctx.tracker.metric(
                 "train",
                 name,
-                metric_type="ROUND_SECONDS",
+                metric_type=metric_type,
                 points=[(iteration, round(seconds, 3))],
                 meta={
                     "name": name,
-                    "metric_type": "ROUND_SECONDS",
+                    "metric_type": metric_type,
                     "unit_name": "s",
                     "curve_name": part,
                 },

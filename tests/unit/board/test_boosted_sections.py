@@ -220,6 +220,17 @@ def test_seconds_of_each_round_are_a_curve_at_each_party(site: Site) -> None:
     assert (spent <= np.array(whole.y) + 0.01).all()
 
 
+@pytest.mark.parametrize("site", [GUEST, HOST])
+def test_seconds_of_each_tree_and_level_are_curves_at_each_party(site: Site) -> None:
+    groups = metric_groups(real_models.boosted(3).metrics[site], plain_text)
+    (view,) = next(group for group in groups if group.key == "tree-seconds").views
+    curves = {one.name: one for one in view.series}  # type: ignore[union-attr]
+    assert set(curves) == {"tree", "level_0", "level_1", "level_2"}
+    assert curves["tree"].x == curves["level_0"].x == tuple(map(float, range(6)))
+    spent = sum(sum(filter(None, one.y)) for name, one in curves.items() if name != "tree")
+    assert 0 < spent <= sum(filter(None, curves["tree"].y)) + 0.01
+
+
 def plain_text(text: str, /, **values: Any) -> str:
     return text.format(**values) if values else text
 
