@@ -1,12 +1,13 @@
 """Vertical boosted trees between two parties with TLS: whole jobs, beside the least arithmetic.
 
     .venv/bin/python benchmarks/boosting.py [--only breast,credit] [--runs 1] [--plain] [--json]
+        [--link 100/10] [--predict]
 
 Each line is a job: data of a shape (rows, columns of guest and host), bins, depth, trees, key.
 `breast` is FATE's example data, with Intersection and Evaluation; other data are made by a seed,
 are aligned, and only their HeteroSecureBoost counts. CPU is that of both servers, both zygotes and
 all executors. A is the least arithmetic of these trees with the costs of encryption, product and
-decryption that the same process measures just before:
+decryption that the same process measures just before and after:
 
     A = n e + n F m (1 + (D-1)/2) / p + C (s+1) m + (C/k) (2 e + d) per tree
 
@@ -17,6 +18,10 @@ most 0.6 of that CPU.
 --plain also trains xgboost on the joined columns in the clear: as many trees, bins and levels, the
 same cores, the median of five runs. The ratio is that of the component's wall, start of its
 processes included, to xgboost's. SecretFlow gives 17 to 80 for its own.
+
+--link 100/10 puts a link of 100 Mbit/s and 10 ms (one way) between the parties, and counts bytes.
+
+--predict trains the line's trees on its first 2,000 rows, and measures a prediction of all rows.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ from figures import Figure, Machine, arguments, show
 from main_job import upload as upload_breast
 from numpy.typing import NDArray
 from parties import Parties, PeakMemory, two_parties
+from relay import Link
 
 from fedflow.components.boosting.sums import SlotLayout
 from fedflow.sdk.crypto.schemes import Cryptosystem, generate_key
@@ -45,6 +51,7 @@ Floats = NDArray[Any]
 ROLES = ("guest", "host")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hetero_secureboost"
 LEARNER = "hetero_secureboost_0"
+TRAINED_ROWS = 2_000  #: of `--predict`
 LEARNER_WALL = "wall of HeteroSecureBoost"
 PLAIN_RUNS = 5
 
@@ -91,6 +98,23 @@ LINES = (
         bits=2048, scheme="ou", wall_s=11.0,
     ),
     Line(name="breast2048", rows=569, guest=10, host=20, trees=3, bits=2048),
+    Line(name="credit2048", rows=30_000, guest=10, host=13, trees=5, bits=2048),
+    Line(
+        name="wide_mix", rows=110_000, guest=13, host=30, trees=2, depth=4,
+        more=(("boosting_strategy", "mix"),), wall_s=12.0,
+    ),
+    Line(
+        name="wide_layered", rows=110_000, guest=13, host=30, trees=1, depth=4,
+        more=(("boosting_strategy", "layered"), ("host_depth", 2), ("guest_depth", 2)),
+    ),
+    Line(name="square10", rows=100_000, guest=10, host=10, trees=10, wall_s=70.0),
+    Line(name="bank50", rows=28_935, guest=8, host=8, trees=50, bins=10, depth=5,
+         bits=2048, scheme="ou", wall_s=100.0),
+    Line(
+        name="million", rows=1_000_000, guest=10, host=10, trees=3, depth=5,
+        bits=2048, scheme="ou",
+    ),
+    Line(name="predict", rows=100_000, guest=10, host=10, trees=50, depth=5, wall_s=3.0),
 )  # fmt: skip
 
 
@@ -99,6 +123,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", type=lambda text: text.split(","), default=["breast", "credit"])
     parser.add_argument("--cores", type=int, default=2, help="of each task")
+    parser.add_argument("--link", type=Link.parse, help="Mbit/s and ms of one way, such as 100/10")
+    parser.add_argument("--predict", action="store_true", help="train little, predict all rows")
     parser.add_argument("--plain", action="store_true", help="also xgboost in the clear: the ratio")
     options = parser.parse_args()
     if options.plain and importlib.util.find_spec("xgboost") is None:
@@ -107,10 +133,13 @@ def main() -> None:
         if line.name not in options.only:
             continue
         machine = Machine()
-        least = least_arithmetic_s(line)
-        with two_parties() as parties, tempfile.TemporaryDirectory() as folder:
-            (upload_breast if line.is_breast else uploader(line, Path(folder)))(parties)
-            figures = measure(parties, line, runs=options.runs, cores=options.cores, least_s=least)
+        with two_parties(options.link) as parties, tempfile.TemporaryDirectory() as folder:
+            upload = upload_breast if line.is_breast else uploader(line, Path(folder))
+            upload(parties)
+            if options.predict:
+                figures = measure_predictions(parties, line, runs=options.runs, cores=options.cores)
+            else:
+                figures = measure(parties, line, runs=options.runs, cores=options.cores)
         if options.plain:
             figures += ratio(line, figures, cores=options.cores)
         title = f"{line.name}: {line.rows} x {line.guest} + {line.host}, {line.bins} bins, depth"
@@ -118,14 +147,20 @@ def main() -> None:
         show(title, figures, as_json=options.json, machine=machine)
 
 
-def measure(parties: Parties, line: Line, *, runs: int, cores: int, least_s: float) -> list[Figure]:
+def measure(parties: Parties, line: Line, *, runs: int, cores: int) -> list[Figure]:
     """Run the job and return its figures."""
     dsl, conf = job(line, cores=cores)
-    wall_s, cpu_s, learner_s, pss_mib = [], [], [], []
+    least_s = [least_arithmetic_s(line)]
+    wall_s, cpu_s, learner_s, pss_mib, carried_mib = [], [], [], [], []
+    of_parties: dict[str, list[float]] = {role: [] for role in ROLES}
     for _ in range(runs):
         parties.settle()
-        before, began_ms = parties.cpu(), time.time() * 1000
-        with PeakMemory(parties, pause_s=0.25) as sampler:
+        before, began_ms, carried = parties.cpu(), time.time() * 1000, parties.carried
+        with (
+            PeakMemory(parties, pause_s=0.25) as sampler,
+            PeakMemory(parties.guest, pause_s=0.25) as guest,
+            PeakMemory(parties.host, pause_s=0.25) as host,
+        ):
             view = parties.run(dsl, conf)
         parties.settle()
         cpu_s.append((parties.cpu() - before).total)
@@ -135,16 +170,47 @@ def measure(parties: Parties, line: Line, *, runs: int, cores: int, least_s: flo
             (max(t.ended_ms or 0 for t in tasks) - min(t.started_ms or 0 for t in tasks)) / 1000
         )
         pss_mib.append(sampler.peak.pss)
-    budget = 1.3 * least_s + 0.3
+        carried_mib.append((parties.carried - carried) / (1 << 20))
+        for role, own in zip(ROLES, (guest, host), strict=True):
+            of_parties[role].append(own.peak.pss)
+        least_s.append(least_arithmetic_s(line))
+    budget = 1.3 * statistics.mean(least_s) + 0.3
     whole = line.wall_s if line.is_breast else None
     return [
-        Figure(what="least arithmetic A", unit="s", values=[least_s]),
+        Figure(what="least arithmetic A", unit="s", values=least_s),
         Figure(what="CPU of the job", unit="s", values=cpu_s, budget=budget),
         Figure(what="wall of the job", unit="s", values=wall_s, budget=whole),
         Figure(what=LEARNER_WALL, unit="s", values=learner_s,
                budget=None if line.is_breast else line.wall_s),
         Figure(what="peak memory, sum of PSS", unit="MiB", values=pss_mib),
+        *[
+            Figure(what=f"peak memory of the {role}", unit="MiB", values=values)
+            for role, values in of_parties.items()
+        ],
+        *[
+            Figure(what="between the parties", unit="MiB", values=values)
+            for values in ([carried_mib] if any(carried_mib) else [])
+        ],
     ]  # fmt: skip
+
+
+def measure_predictions(parties: Parties, line: Line, *, runs: int, cores: int) -> list[Figure]:
+    """Train on few rows, then predict all of them; return the figures of the predictions."""
+    client = parties.guest.client
+    sent = client.submit(*job(line, cores=cores, few=True))
+    parties.wait(sent.job_id)
+    kept = ["reader_0", "data_transform_0", LEARNER]
+    deployed = client.models.deploy(sent.model_id, sent.model_version, components=kept)
+    tables = {role: ("experiment", f"made_{role}") for role in ROLES}
+    learner_s = []
+    for _ in range(runs):
+        asked = client.models.predict(sent.model_id, deployed.model_version, tables)
+        view = parties.wait(asked.job_id)
+        tasks = [t for t in view.tasks if t.component == LEARNER]
+        learner_s.append(
+            (max(t.ended_ms or 0 for t in tasks) - min(t.started_ms or 0 for t in tasks)) / 1000
+        )
+    return [Figure(what=LEARNER_WALL, unit="s", values=learner_s, budget=line.wall_s)]
 
 
 def ratio(line: Line, figures: Sequence[Figure], *, cores: int) -> list[Figure]:
@@ -194,8 +260,8 @@ def read_csv(path: Path) -> Floats:
     return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
-def job(line: Line, *, cores: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return DSL and conf of a line."""
+def job(line: Line, *, cores: int, few: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return DSL and conf of a line; with `few` of its first rows."""
     dsl = json.loads((EXAMPLE / "dsl.json").read_text(encoding="utf-8"))
     conf = json.loads((EXAMPLE / "conf.json").read_text(encoding="utf-8"))
     conf = copy.deepcopy(conf)
@@ -218,7 +284,7 @@ def job(line: Line, *, cores: int) -> tuple[dict[str, Any], dict[str, Any]]:
     components[LEARNER]["input"]["data"]["train_data"] = ["data_transform_0.data"]
     for role in ("guest", "host"):
         reader = conf["component_parameters"]["role"][role]["0"]["reader_0"]
-        reader["table"] = {"name": f"made_{role}", "namespace": "experiment"}
+        reader["table"] = {"name": f"{'few' if few else 'made'}_{role}", "namespace": "experiment"}
     return dsl, conf
 
 
@@ -234,14 +300,15 @@ def uploader(line: Line, folder: Path) -> Callable[[Parties], None]:
         }
         for party, role in ((parties.guest, "guest"), (parties.host, "host")):
             columns, own = parts[role]
-            path = folder / f"{role}.csv"
-            write(path, ids, columns, own)
-            sent = party.client.upload(
-                path, namespace="experiment", table_name=f"made_{role}", drop=True
-            )
-            view = party.client.wait(sent.job_id, timeout_s=300)
-            if not view.succeeded:
-                raise RuntimeError(f"the upload of {path} ended: {view.reason}")
+            for name, rows in (("made", line.rows), ("few", min(line.rows, TRAINED_ROWS))):
+                path = folder / f"{name}_{role}.csv"
+                write(path, ids[:rows], columns[:rows], None if own is None else own[:rows])
+                sent = party.client.upload(
+                    path, namespace="experiment", table_name=path.stem, drop=True
+                )
+                view = party.client.wait(sent.job_id, timeout_s=600)
+                if not view.succeeded:
+                    raise RuntimeError(f"the upload of {path} ended: {view.reason}")
 
     return upload
 

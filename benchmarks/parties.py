@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import psutil
 import requests
+from relay import Link, Relay, relays
 
 from fedflow.cli.demo_servers import GUEST, HOST, free_ports
 from fedflow.cli.server_process import end, spawn
@@ -101,6 +102,10 @@ class Party:
         except psutil.NoSuchProcess:
             return []
 
+    def memory(self) -> Memory:
+        """Return the memory of its processes at this moment."""
+        return memory_of([self.process.pid, *(child.pid for child in self.children())])
+
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
         """Give access to the server's tables."""
@@ -128,9 +133,10 @@ class Party:
 class Parties:
     """The guest's and the host's server."""
 
-    def __init__(self, guest: Party, host: Party) -> None:
+    def __init__(self, guest: Party, host: Party, relays: Sequence[Relay] = ()) -> None:
         self.guest = guest
         self.host = host
+        self._relays = relays
 
     @property
     def all(self) -> tuple[Party, Party]:
@@ -171,10 +177,19 @@ class Parties:
                     executors += own + waited
         return Cpu(servers=servers, zygotes=zygotes, executors=executors)
 
+    @property
+    def carried(self) -> int:
+        """Return the bytes that went between the parties; 0 without a link."""
+        return sum(relay.carried for relay in self._relays)
+
     def memory(self) -> Memory:
         """Return the memory of all processes at this moment."""
-        pids = [pid for p in self.all for pid in (p.process.pid, *(c.pid for c in p.children()))]
-        return memory_of(pids)
+        parts = [party.memory() for party in self.all]
+        return Memory(
+            rss=sum(part.rss for part in parts),
+            pss=sum(part.pss for part in parts),
+            processes=sum(part.processes for part in parts),
+        )
 
     def _is_still(self, party: Party) -> bool:
         with party.database() as database:
@@ -183,11 +198,20 @@ class Parties:
 
 
 @contextmanager
-def two_parties() -> Iterator[Parties]:
-    """Start both servers in a temporary folder and wait until they are ready; end them after."""
+def two_parties(link: Link | None = None) -> Iterator[Parties]:
+    """Start both servers in a temporary folder and wait until they are ready; end them after.
+
+    With `link` all that goes between them takes this way.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
-        ports = free_ports(4)
+        ports = free_ports(6)
+        targets = {0: ports[0], 1: ports[1]}
+        between: list[Relay] = []
+        if link is not None:
+            ways = {ports[4 + index]: port for index, port in targets.items()}
+            between = stack.enter_context(relays(ways, link))
+            targets = {0: ports[4], 1: ports[5]}
         files = create_files(folder / "tls", (GUEST, HOST))
         started: list[Party] = []
         for index, own in enumerate(files):
@@ -199,7 +223,7 @@ def two_parties() -> Iterator[Parties]:
                 arguments=[
                     "--party", own.party_id,
                     "--grpc", f"127.0.0.1:{ports[index]}",
-                    "--route", f"{files[other].party_id}=127.0.0.1:{ports[other]}",
+                    "--route", f"{files[other].party_id}=127.0.0.1:{targets[other]}",
                     "--tls-ca", str(own.ca),
                     "--tls-cert", str(own.certificate),
                     "--tls-key", str(own.key),
@@ -209,13 +233,13 @@ def two_parties() -> Iterator[Parties]:
             started.append(party)
         for party in started:
             party.wait_ready()
-        yield Parties(*started)
+        yield Parties(*started, relays=between)
 
 
 class PeakMemory:
     """Samples the parties' memory while it is entered; the peaks of RSS and PSS, each by itself."""
 
-    def __init__(self, parties: Parties, *, pause_s: float = 0.1) -> None:
+    def __init__(self, parties: Parties | Party, *, pause_s: float = 0.1) -> None:
         self._parties = parties
         self._pause_s = pause_s
         self._stop = threading.Event()
