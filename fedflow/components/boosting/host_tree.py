@@ -113,12 +113,15 @@ class HostTreeBuilder:
 
     def _offer(self, nodes: NDArray[np.integer], count: int, depth: int) -> None:
         """Send the sums of all candidates; `nodes` has the node of each training row, or -1."""
+        ciphertexts, rows = self._ciphertexts, self._rows
         inside = np.flatnonzero(nodes >= 0)
+        if len(inside) < len(rows):
+            ciphertexts, rows, nodes = ciphertexts[inside], rows[inside], nodes[inside]
         with self._clock.parts.of(SUMS):
             found = self._sums.of_nodes(
-                self._ciphertexts[inside],
-                self._binned.numbers[self._rows[inside]],
-                nodes[inside].astype(np.intp),
+                ciphertexts,
+                self._binned.numbers[rows],
+                nodes.astype(np.intp),
                 count=count,
             )
         ordered = [cell for own in found for n in self._order.tolist() for cell in own[n]]

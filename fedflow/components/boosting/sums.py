@@ -31,6 +31,8 @@ from fedflow.sdk.workers import Workers
 
 CELLS_PER_BLOCK: Final = 32_768  #: ciphertexts of one message of encrypted gradients, about
 
+ROWS_READ: Final = 8_192  #: of which the numbers are in memory at a time
+
 _ADDITION: Final = 3.0  # products of ciphertexts that adding a plaintext takes, about
 
 Ints = NDArray[np.int64]
@@ -334,10 +336,12 @@ def _products(
     found = []
     for node in range(count):
         rows = np.flatnonzero(nodes == node)
-        own, bins_of_rows = ciphertexts[rows].reshape(len(rows), groups, key.width), bins[rows]
         for group in range(groups):
             sums = BucketProducts(sizes, key.modulus, rows=len(rows))
-            sums.add(key.read_rows(own[:, group]), bins_of_rows)
+            columns = slice(group * key.width, (group + 1) * key.width)
+            for start in range(0, len(rows), ROWS_READ):
+                part = rows[start : start + ROWS_READ]
+                sums.add(key.read_rows(ciphertexts[part, columns]), bins[part])
             found.append(key.body(cell for column in sums.products() for cell in column))
     return b"".join(found)
 

@@ -126,6 +126,7 @@ def test_blocks_of_gradients_are_put_together(
     data = data_of(rows=50)
     one = run(data, tmp_path / "1")
     monkeypatch.setattr("fedflow.components.boosting.sums.CELLS_PER_BLOCK", 11)
+    monkeypatch.setattr("fedflow.components.boosting.sums.ROWS_READ", 7)
     assert_same(one, run(data, tmp_path / "2"))
 
 
