@@ -28,6 +28,7 @@ from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock
 from fedflow.base.descriptors import connections_of_clients
+from fedflow.base.home import OwnFile
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
@@ -37,6 +38,7 @@ from fedflow.executor.provider_folder import ProviderFile
 from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
+from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable
@@ -71,7 +73,6 @@ from fedflow.server.adapters import (
     worker_settings,
 )
 from fedflow.server.health import OwnParts, sockets_of
-from fedflow.server.home import OwnFile
 from fedflow.server.lived_time import LivedTimeFile
 from fedflow.server.loops import Loop, faults_of
 from fedflow.server.servers import (
@@ -88,7 +89,6 @@ from fedflow.tables.archives import LocalArchives
 from fedflow.tables.remote_gc import RemoteTableRows
 from fedflow.web.app import create_app
 from fedflow.web.context import built_of
-from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.web.relay import Relay
 from fedflow.wire.versions import BEFORE, OURS, Speaks

@@ -23,12 +23,28 @@ def load_settings(
 
     Raises: BadSetting: a file that cannot be read or a wrong key. ListenerNotSafe.
     """
-    values: dict[str, Any] = _read(conf) if conf is not None else {}
-    _merge(values, _from_environment(environment))
-    _merge(values, overrides)
-    settings = parse_settings(values)
+    settings = parse_settings(
+        read_values(conf, environment=environment, overrides=overrides, prefix=_PREFIX)
+    )
     check_listeners(settings)
     return settings
+
+
+def read_values(
+    conf: Path | None,
+    *,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    prefix: str,
+) -> dict[str, Any]:
+    """Return the keys and values of all sources; later sources win.
+
+    `prefix` is that of variables of the environment. Raises: BadSetting: it cannot be read.
+    """
+    values: dict[str, Any] = _read(conf) if conf is not None else {}
+    _merge(values, _from_environment(environment, prefix))
+    _merge(values, overrides)
+    return values
 
 
 def check_listeners(settings: Settings) -> None:
@@ -82,12 +98,12 @@ def _parsed(text: str, *, path: str) -> object:
     return parsed
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def _from_environment(environment: Mapping[str, str], prefix: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, text in environment.items():
-        if not name.startswith(_PREFIX):
+        if not name.startswith(prefix):
             continue
-        keys = [key.lower() for key in name.removeprefix(_PREFIX).split("__")]
+        keys = [key.lower() for key in name.removeprefix(prefix).split("__")]
         value = _parsed(text, path=name)
         level = values
         for key in keys[:-1]:

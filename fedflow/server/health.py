@@ -22,7 +22,7 @@ from fedflow.base.settings import Settings
 from fedflow.base.values import dataclass
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.plane import DataPlane
-from fedflow.web.http_server import HttpServer
+from fedflow.http.server import HttpServer
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from queue import SimpleQueue
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import raise_limit
 from fedflow.base.errors.start import HomeNotUsable
+from fedflow.base.home import HomeLock, OwnFile
 from fedflow.base.log import JobLogFiles, ServerLogFile, log_file_of, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
 from fedflow.base.thread_starts import bound_starts
 from fedflow.executor.processes import start_time_of
 from fedflow.server.build import FedflowServer
-from fedflow.server.home import HomeLock, OwnFile
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.put(None))
     signal.signal(signal.SIGHUP, lambda *_: _hang_up(file, stop))
-    with contextlib.closing(HomeLock(folders)) as lock:
+    with contextlib.closing(HomeLock(folders.home)) as lock:
         server = FedflowServer(settings, folders.home, reread=reread)
         server.own_parts.keep({"lock": lock})
         state_file = None

@@ -90,7 +90,7 @@ def route(
     With `form` the view gets no body and reads the request itself. With both `data` and `produces`
     the answer may be either. A body is `needed` where a member is required. Elsewhere one that
     cannot be read counts as absent, as in FATE, unless the route is `strict`. Requests of routes
-    that are `read_only` have few threads (`http_server.HttpSettings`): they leave time for others.
+    that are `read_only` have few threads (`http.server.HttpSettings`): they leave time for others.
     """
     needed = needed or any(field.required for field in msgspec.structs.fields(body))
     declared = Route(

@@ -9,8 +9,7 @@ from contextlib import closing
 import psutil
 import pytest
 
-from fedflow.app.protocol.folders import Folders
-from fedflow.server.home import HomeLock
+from fedflow.base.home import HomeLock
 from tests.e2e.jobs import empty_job, example, upload_data
 from tests.e2e.servers import QUICK, Pair, Party, two_parties, wait_for, zygote_of
 
@@ -53,7 +52,7 @@ def test_a_server_whose_home_was_taken_touches_nothing_and_says_so(pair: Pair) -
     server.suspend()
     try:
         shutil.rmtree(run)
-        other = HomeLock(Folders(guest.home))
+        other = HomeLock(guest.home)
     finally:
         server.resume()
     with closing(other):

@@ -20,9 +20,9 @@ from waitress.channel import HTTPChannel
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.start import AddressNotHere, PortInUse
+from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.web.auth import SignedRequest, signature, signed_request
 from fedflow.web.context import built_of
-from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.settings import ClientKeys, WebSettings
 from tests.unit.web.applications import whole_app
 
@@ -620,7 +620,7 @@ def test_without_descriptors_the_listener_rests_and_goes_on_later() -> None:
 
 FEW_DESCRIPTORS = """
 import http.client, logging, os, resource, socket, time
-from fedflow.web.http_server import HttpServer, HttpSettings
+from fedflow.http.server import HttpServer, HttpSettings
 logging.basicConfig(level=logging.INFO)
 def app(environ, start_response):
     start_response("200 OK", [("Content-Length", "2")])

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fedflow.web.http_server import HttpServer, HttpSettings
+from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.settings import WebSettings
 from tests.unit.web.applications import whole_app

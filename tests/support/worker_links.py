@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fedflow.app.services import Services
+from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.web.app import create_app
-from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.settings import WebSettings
 from fedflow.worker.report import ServerLink
 from tests.unit.app.fakes import participant

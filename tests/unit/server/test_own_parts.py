@@ -9,8 +9,8 @@ import pytest
 
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.start import HomeInUse, HomeNotUsable
+from fedflow.base.home import HomeLock, OwnFile
 from fedflow.server.health import OwnParts
-from fedflow.server.home import HomeLock, OwnFile
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def folders(tmp_path: Path) -> Folders:
 
 
 def test_a_removed_lock_is_taken_again_before_anybody_else_takes_it(folders: Folders) -> None:
-    with closing(HomeLock(folders)) as lock:
+    with closing(HomeLock(folders.home)) as lock:
         parts = OwnParts()
         parts.keep({"lock": lock})
         (folders.run / "lock").unlink()
@@ -27,18 +27,18 @@ def test_a_removed_lock_is_taken_again_before_anybody_else_takes_it(folders: Fol
         parts.look()
         assert parts.faults() == []
         with pytest.raises(HomeInUse):
-            HomeLock(folders)
+            HomeLock(folders.home)
 
 
 def test_nothing_is_touched_in_a_home_that_another_server_took(folders: Folders) -> None:
     with ExitStack() as stack:
-        lock = stack.enter_context(closing(HomeLock(folders)))
+        lock = stack.enter_context(closing(HomeLock(folders.home)))
         file = OwnFile(folders.run / "server.json", "mine")
         parts = OwnParts()
         parts.keep({"lock": lock})
         parts.keep({"server.json": file})
         (folders.run / "lock").unlink()
-        other = stack.enter_context(closing(HomeLock(folders)))
+        other = stack.enter_context(closing(HomeLock(folders.home)))
         parts.look()
         assert not (folders.run / "server.json").exists()
         assert not other.is_lost()

@@ -13,10 +13,10 @@ from fedflow.app.protocol.folders import Folders
 from fedflow.app.queries.deleting import NOTE
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import BadSetting, HomeInUse, HomeNotUsable
+from fedflow.base.home import HomeLock
 from fedflow.base.settings import parse_settings
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.server.home import HomeLock
 from fedflow.server.servers import (
     LeadThread,
     WakeLeader,
@@ -224,10 +224,10 @@ def test_a_new_folder_beside_a_database_with_jobs_is_told(
 
 def test_a_home_in_use_is_told_with_what_to_do(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
-    with closing(HomeLock(folders)), pytest.raises(HomeInUse) as caught:
-        HomeLock(folders)
+    with closing(HomeLock(folders.home)), pytest.raises(HomeInUse) as caught:
+        HomeLock(folders.home)
     assert "fedflow server stop" in caught.value.hint
-    HomeLock(folders).close()
+    HomeLock(folders.home).close()
 
 
 def put_job(folders: Folders, job_id: str, *, logs: bool = True) -> None:

@@ -1,7 +1,7 @@
-"""What makes a home folder this server's: the lock `run/lock`, and files of `run/` that it wrote.
+"""What makes a home folder this process's: the lock `run/lock`, and files of `run/` that it wrote.
 
 A program that cleans up may remove them under a running server. They are put back, see
-`server/health.py`: without them a second server could start over the same home.
+`server/health.py`: without them a second process could start over the same home.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import fcntl
 import os
 from pathlib import Path
 
-from fedflow.app.protocol.folders import Folders
 from fedflow.base.disk import inode_of, write_whole
 from fedflow.base.errors.start import HomeInUse, HomeNotUsable
 
@@ -18,10 +17,10 @@ from fedflow.base.errors.start import HomeInUse, HomeNotUsable
 class HomeLock:
     """A home folder is one server's at a time; the kernel frees it whatever ends the process."""
 
-    def __init__(self, folders: Folders) -> None:
+    def __init__(self, home: Path) -> None:
         """Take the lock. Raises: HomeInUse, HomeNotUsable."""
-        self._folders = folders
-        self._path = folders.run / "lock"
+        self._home = home
+        self._path = home / "run" / "lock"
         self._descriptor = self._take()
 
     def is_lost(self) -> bool:
@@ -49,7 +48,7 @@ class HomeLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
             os.close(descriptor)
-            raise HomeInUse(path=str(self._folders.home)) from exc
+            raise HomeInUse(path=str(self._home)) from exc
         return descriptor
 
 
