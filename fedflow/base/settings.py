@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -24,11 +24,14 @@ Count = Annotated[int, Meta(ge=1)]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SettingsSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys."""
 
 
-class Fateflow(_Section, frozen=True, kw_only=True):
+S = TypeVar("S", bound=SettingsSection)
+
+
+class Fateflow(SettingsSection, frozen=True, kw_only=True):
     """Where this server listens."""
 
     host: str = "127.0.0.1"  #: address of the REST API, and of calls of other parties
@@ -44,7 +47,7 @@ class Fateflow(_Section, frozen=True, kw_only=True):
         return self.grpc_host or self.host
 
 
-class Database(_Section, frozen=True, kw_only=True):
+class Database(SettingsSection, frozen=True, kw_only=True):
     """Where the server keeps its state."""
 
     engine: Literal["sqlite", "mysql"] = "sqlite"  #: sqlite: a file in the home folder
@@ -58,7 +61,7 @@ class Database(_Section, frozen=True, kw_only=True):
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"  #: sqlite: FULL also survives power loss
 
 
-class Tls(_Section, frozen=True, kw_only=True):
+class Tls(SettingsSection, frozen=True, kw_only=True):
     """Certificates of the gRPC listener and of calls to other parties; all three, or none."""
 
     ca: str | None = None  #: PEM file: the authority that signed every party's certificate
@@ -70,7 +73,7 @@ class Tls(_Section, frozen=True, kw_only=True):
         return self.ca is not None
 
 
-class ClientAuthentication(_Section, frozen=True, kw_only=True):
+class ClientAuthentication(SettingsSection, frozen=True, kw_only=True):
     """Signed client requests (HMAC), as FATE does them."""
 
     switch: bool = False
@@ -78,7 +81,7 @@ class ClientAuthentication(_Section, frozen=True, kw_only=True):
     http_secret_key: str = ""
 
 
-class SiteAuthentication(_Section, frozen=True, kw_only=True):
+class SiteAuthentication(SettingsSection, frozen=True, kw_only=True):
     """Signed calls between parties (RSA), as FATE does them; needed where an exchange passes calls
     on.
     """
@@ -86,12 +89,12 @@ class SiteAuthentication(_Section, frozen=True, kw_only=True):
     switch: bool = False
 
 
-class Authentication(_Section, frozen=True, kw_only=True):
+class Authentication(SettingsSection, frozen=True, kw_only=True):
     client: ClientAuthentication = ClientAuthentication()
     site: SiteAuthentication = SiteAuthentication()
 
 
-class Permission(_Section, frozen=True, kw_only=True):
+class Permission(SettingsSection, frozen=True, kw_only=True):
     """What other parties' jobs may use here; without a grant nothing of what is checked."""
 
     switch: bool = False
@@ -99,7 +102,7 @@ class Permission(_Section, frozen=True, kw_only=True):
     dataset: bool = False  #: check the tables that are read here
 
 
-class Server(_Section, frozen=True, kw_only=True):
+class Server(SettingsSection, frozen=True, kw_only=True):
     """Another program of this party."""
 
     host: str
@@ -107,7 +110,7 @@ class Server(_Section, frozen=True, kw_only=True):
     protocol: Literal["http", "https"] = "http"
 
 
-class Engine(_Section, frozen=True, kw_only=True):
+class Engine(SettingsSection, frozen=True, kw_only=True):
     """The computing engine of this server."""
 
     cores_per_node: Count = 20  #: cores that jobs may hold together
@@ -118,11 +121,11 @@ class Engine(_Section, frozen=True, kw_only=True):
     max_cores_percent_per_job: Annotated[float, Meta(gt=0, le=1)] = 1.0
 
 
-class Engines(_Section, frozen=True, kw_only=True):
+class Engines(SettingsSection, frozen=True, kw_only=True):
     standalone: Engine = Engine()
 
 
-class Spark(_Section, frozen=True, kw_only=True):
+class Spark(SettingsSection, frozen=True, kw_only=True):
     """The Spark cluster of this party. Key names that FATE has are FATE's."""
 
     master: str | None = None  #: URL of the cluster, such as spark://host:7077; None: there is none
@@ -145,17 +148,17 @@ class Spark(_Section, frozen=True, kw_only=True):
     stop_grace_s: Positive = 5.0  #: pause between SIGTERM and SIGKILL of an application
 
 
-class SparkEngines(_Section, frozen=True, kw_only=True):
+class SparkEngines(SettingsSection, frozen=True, kw_only=True):
     spark: Spark = Spark()
 
 
-class DefaultEngines(_Section, frozen=True, kw_only=True):
+class DefaultEngines(SettingsSection, frozen=True, kw_only=True):
     """What is used where a job does not say."""
 
     computing: Literal["standalone", "spark", "STANDALONE", "SPARK"] = "standalone"
 
 
-class Scheduling(_Section, frozen=True, kw_only=True):
+class Scheduling(SettingsSection, frozen=True, kw_only=True):
     """How often the threads look, and how long things may take."""
 
     starving_after_s: Positive = 300.0  #: a job that waits for longer goes before all others
@@ -172,7 +175,7 @@ class Scheduling(_Section, frozen=True, kw_only=True):
     stop_grace_s: Positive = 3.0  #: pause between SIGTERM and SIGKILL of an executor
 
 
-class JobDefaults(_Section, frozen=True, kw_only=True):
+class JobDefaults(SettingsSection, frozen=True, kw_only=True):
     """What jobs may be."""
 
     strict: bool = False  #: jobs that do not say are refused where they would only be warned of
@@ -181,7 +184,7 @@ class JobDefaults(_Section, frozen=True, kw_only=True):
     stored_mib_per_party: Count = 4_096  #: what all stored jobs of one other party may take, MiB
 
 
-class Executors(_Section, frozen=True, kw_only=True):
+class Executors(SettingsSection, frozen=True, kw_only=True):
     """Worker processes."""
 
     start_method: Literal["zygote", "plain"] = "zygote"  #: plain: a new interpreter per task
@@ -189,7 +192,7 @@ class Executors(_Section, frozen=True, kw_only=True):
     memory_mib: Count | Literal["none"] | None = None
 
 
-class FederationLimits(_Section, frozen=True, kw_only=True):
+class FederationLimits(SettingsSection, frozen=True, kw_only=True):
     """Values between executors of different parties."""
 
     receive_timeout_s: Positive = 3600.0  #: longest wait for one value
@@ -197,17 +200,17 @@ class FederationLimits(_Section, frozen=True, kw_only=True):
     memory_mib: Count = 64  #: values in transit in memory, all jobs together
 
 
-class Upload(_Section, frozen=True, kw_only=True):
+class Upload(SettingsSection, frozen=True, kw_only=True):
     allowed_folders: tuple[str, ...] = ()  #: server folders that `use_local_data: 0` may read
     max_mib: Count = 102_400  #: largest file that a client may send
 
 
-class Download(_Section, frozen=True, kw_only=True):
+class Download(SettingsSection, frozen=True, kw_only=True):
     #: server folders that `data/download` may write to, beside `downloads` in the home folder
     allowed_folders: tuple[str, ...] = ()
 
 
-class Storage(_Section, frozen=True, kw_only=True):
+class Storage(SettingsSection, frozen=True, kw_only=True):
     """Storages of others that tables may be bound to; empty lists: none."""
 
     #: server folders of data sets (LOCALFS), beside `upload.allowed_folders`
@@ -223,12 +226,12 @@ class Storage(_Section, frozen=True, kw_only=True):
     statement_timeout_s: Positive = 7200.0  #: longest read of one table
 
 
-class ProviderSettings(_Section, frozen=True, kw_only=True):
+class ProviderSettings(SettingsSection, frozen=True, kw_only=True):
     #: server folders below which providers may be registered, beside `providers` in the home folder
     allowed_folders: tuple[str, ...] = ()
 
 
-class ModelStoreAddress(_Section, frozen=True, kw_only=True):
+class ModelStoreAddress(SettingsSection, frozen=True, kw_only=True):
     """Where `model/store` copies models to, and `model/restore` fetches them from."""
 
     storage: Literal["mysql", "folder"] | None = None  #: null: there is no such store
@@ -241,14 +244,14 @@ class ModelStoreAddress(_Section, frozen=True, kw_only=True):
     timeout: Count = 30  #: seconds that one statement may take (mysql)
 
 
-class HealthLimits(_Section, frozen=True, kw_only=True):
+class HealthLimits(SettingsSection, frozen=True, kw_only=True):
     """What `/readyz` goes by."""
 
     #: less free space in a folder of the server, MiB, and it is not ready
     min_free_mib: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 256
 
 
-class RetentionSettings(_Section, frozen=True, kw_only=True):
+class RetentionSettings(SettingsSection, frozen=True, kw_only=True):
     """Ended jobs that the server deletes by itself."""
 
     #: those that ended longer ago, days, at most 36,500; None: none
@@ -259,7 +262,7 @@ class RetentionSettings(_Section, frozen=True, kw_only=True):
     ] = ("success", "failed", "canceled", "timeout")
 
 
-class Log(_Section, frozen=True, kw_only=True):
+class Log(SettingsSection, frozen=True, kw_only=True):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["console", "json"] = "console"
     #: size of `server.log` at which a new one is begun, MiB; 0: never
@@ -267,7 +270,7 @@ class Log(_Section, frozen=True, kw_only=True):
     kept: Annotated[int, Meta(ge=0, le=1_000)] = 5  #: older ones that are kept: server.log.1 ...
 
 
-class Board(_Section, frozen=True, kw_only=True):
+class Board(SettingsSection, frozen=True, kw_only=True):
     """The web pages below `/board`."""
 
     switch: bool = True  #: serve the board
@@ -280,7 +283,7 @@ class Board(_Section, frozen=True, kw_only=True):
     host_names: tuple[str, ...] = ()
 
 
-class Settings(_Section, frozen=True, kw_only=True):
+class Settings(SettingsSection, frozen=True, kw_only=True):
     """All settings of one server."""
 
     party_id: str | None = None  #: the party that this server is; null = standalone, hosts every id
@@ -330,7 +333,7 @@ _BUCKET_PLACE = re.compile(
 )
 _HDFS_PLACE = re.compile(r"hdfs://[A-Za-z0-9.-]+(:\d{1,5})?/[^?#]*")
 _MYSQL_KEYS = frozenset({"name", "user", "passwd", "host", "port"})
-_PARTY = re.compile(r"[0-9A-Za-z]{1,32}")
+PARTY = re.compile(r"[0-9A-Za-z]{1,32}")
 _SERVER = re.compile(r"[0-9A-Za-z_-]{1,30}")
 _HOST = re.compile(r"[0-9A-Za-z.-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 
@@ -340,14 +343,7 @@ def parse_settings(values: Mapping[str, Any]) -> Settings:
 
     Raises: BadSetting: with the paths of all unknown keys, or else of the first wrong value.
     """
-    unknown = list(_unknown_keys(values, Settings))
-    if unknown:
-        reason = "there is no such key" if len(unknown) == 1 else "there are no such keys"
-        raise BadSetting(path=", ".join(unknown), reason=reason)
-    try:
-        settings = read_as(_texts(_filled(values, Settings)), Settings)
-    except msgspec.ValidationError as exc:
-        raise _bad_setting(str(exc)) from exc
+    settings = parse_section(texts(values), Settings)
     _check_database(values)
     _check_parties(settings)
     _check_tls(settings)
@@ -360,21 +356,36 @@ def parse_settings(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _bad_setting(text: str) -> BadSetting:
+def parse_section(values: Mapping[str, Any], kind: type[S]) -> S:
+    """Return a tree of settings.
+
+    Raises: BadSetting: with the paths of all unknown keys, or else of the first wrong value.
+    """
+    unknown = list(_unknown_keys(values, kind))
+    if unknown:
+        reason = "there is no such key" if len(unknown) == 1 else "there are no such keys"
+        raise BadSetting(path=", ".join(unknown), reason=reason)
+    try:
+        return read_as(_filled(values, kind), kind)
+    except msgspec.ValidationError as exc:
+        raise _bad_setting(str(exc), kind) from exc
+
+
+def _bad_setting(text: str, tree: type[SettingsSection]) -> BadSetting:
     """Return the error that a sentence of the validation library means, with the key's path."""
     found = _AT.match(text)
     what, path = (found["what"], found["path"] or "") if found else (text, "")
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
         what, path = "there is no such key", f"{path}.{unknown[1]}".removeprefix(".")
-    elif words := _words_at(path):
+    elif words := _words_at(path, tree):
         what = f"{what}; known are {', '.join(words)}"
     return BadSetting(path=path or "(top level)", reason=what)
 
 
-def _words_at(path: str) -> list[str]:
+def _words_at(path: str, tree: type[SettingsSection]) -> list[str]:
     """Return the words that a setting may be; none if it is not a choice of words."""
-    kinds: list[Any] = [Settings]
+    kinds: list[Any] = [tree]
     for key in re.findall(r"[A-Za-z_]\w*", path):
         section = next((kind for kind in kinds if _is_section(kind)), None)
         if section is not None:
@@ -414,22 +425,22 @@ def _filled(values: Mapping[str, Any], section: type[msgspec.Struct]) -> dict[st
 
 
 def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, _Section)
+    return isinstance(kind, type) and issubclass(kind, SettingsSection)
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
+def texts(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` with party ids as text: YAML reads them as numbers."""
-    texts = dict(values)
-    party_id = texts.get("party_id")
+    changed = dict(values)
+    party_id = changed.get("party_id")
     if isinstance(party_id, int) and not isinstance(party_id, bool):
-        texts["party_id"] = str(party_id)
-    routes = texts.get("routes")
+        changed["party_id"] = str(party_id)
+    routes = changed.get("routes")
     if isinstance(routes, Mapping):
-        texts["routes"] = {str(party): address for party, address in routes.items()}
-    partners = texts.get("partners")
+        changed["routes"] = {str(party): address for party, address in routes.items()}
+    partners = changed.get("partners")
     if isinstance(partners, list):
-        texts["partners"] = [str(one) if type(one) is int else one for one in partners]
-    return texts
+        changed["partners"] = [str(one) if type(one) is int else one for one in partners]
+    return changed
 
 
 def _check_database(values: Mapping[str, Any]) -> None:
@@ -447,21 +458,37 @@ def _check_engines(settings: Settings) -> None:
         raise BadSetting(path="default_engines.computing", reason=reason)
 
 
-def _check_parties(settings: Settings) -> None:
-    if settings.party_id is not None and not _PARTY.fullmatch(settings.party_id):
-        raise BadSetting(path="party_id", reason=f"{settings.party_id!r} is not a party id")
-    for party, address in settings.routes.items():
+def check_routes(routes: Mapping[str, str], own: str | None) -> None:
+    """Refuse routes that are none. Raises: BadSetting."""
+    for party, address in routes.items():
         path = f"routes.{party}"
-        if not _PARTY.fullmatch(party):
+        if not PARTY.fullmatch(party):
             raise BadSetting(path=path, reason=f"{party!r} is not a party id")
         for one in address.split(","):
             found = _ROUTE.fullmatch(one.strip())
             if found is None or not 0 < int(found[2]) < 65536:
                 raise BadSetting(path=path, reason=f"{one.strip()!r} is not host:port")
-        if party == settings.party_id:
+        if party == own:
             raise BadSetting(path=path, reason="this is the server's own party")
+
+
+def check_tls_files(tls: Tls, path: str) -> None:
+    """Refuse some of the three files without the others. Raises: BadSetting."""
+    files = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key}
+    given = [name for name, value in files.items() if value is not None]
+    if given and len(given) < len(files):
+        missing = next(name for name in files if name not in given)
+        raise BadSetting(
+            path=f"{path}.{missing}", reason="TLS needs ca, certificate and key together"
+        )
+
+
+def _check_parties(settings: Settings) -> None:
+    if settings.party_id is not None and not PARTY.fullmatch(settings.party_id):
+        raise BadSetting(path="party_id", reason=f"{settings.party_id!r} is not a party id")
+    check_routes(settings.routes, settings.party_id)
     for party in settings.partners or ():
-        if not _PARTY.fullmatch(party):
+        if not PARTY.fullmatch(party):
             raise BadSetting(path="partners", reason=f"{party!r} is not a party id")
 
 
@@ -512,15 +539,7 @@ def _check_model_store(settings: Settings) -> None:
 
 
 def _check_tls(settings: Settings) -> None:
-    files = {
-        "ca": settings.tls.ca,
-        "certificate": settings.tls.certificate,
-        "key": settings.tls.key,
-    }
-    given = [name for name, value in files.items() if value is not None]
-    if given and len(given) < len(files):
-        missing = next(name for name in files if name not in given)
-        raise BadSetting(path=f"tls.{missing}", reason="TLS needs ca, certificate and key together")
+    check_tls_files(settings.tls, "tls")
     client = settings.authentication.client
     if client.switch and not (client.http_app_key and client.http_secret_key):
         raise BadSetting(

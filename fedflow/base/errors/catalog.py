@@ -17,6 +17,7 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 | 1800 | settings and start-up |
 | 1900 | store |
 | 2000 | models |
+| 2200 | the serving process |
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from fedflow.base.errors import (  # noqa: F401  # each defines the classes of i
     models,
     parties,
     requests,
+    serving_process,
     start,
     store,
 )

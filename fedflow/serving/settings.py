@@ -1,0 +1,167 @@
+"""Every setting of a serving process: one frozen tree with defaults, units and ranges.
+
+`parse_serving_settings` is the only way in. Nothing here reads a file or the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from fedflow.base.errors.serving_process import BadServingSetting
+from fedflow.base.errors.start import BadSetting, ListenerNotSafe
+from fedflow.base.settings import (
+    LOOPBACK,
+    PARTY,
+    Log,
+    Port,
+    SettingsSection,
+    Tls,
+    check_routes,
+    check_tls_files,
+    parse_section,
+    texts,
+)
+
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+Threads = Annotated[int, Meta(ge=1, le=1_000)]
+Mebibytes = Annotated[int, Meta(ge=1, le=1_024)]
+
+SERVICE_ID: Final = re.compile(r"[0-9A-Za-z_.#~@+-]{1,128}")
+
+
+class CallersPort(SettingsSection, frozen=True, kw_only=True):
+    """HTTP, for those who ask for scores."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8059  #: 0 = any free port
+    token: str | None = None  #: bearer token that callers send; None: everybody may ask
+    behind_tls_proxy: bool = False  #: a proxy on this machine terminates TLS
+    threads: Threads = 64  #: requests that are answered at once
+    body_mib: Mebibytes = 8  #: largest body
+
+
+class PartnersPort(SettingsSection, frozen=True, kw_only=True):
+    """gRPC, for the serving processes of other parties."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8869  #: 0 = any free port
+    tls: Tls = Tls()
+    threads: Threads = 16  #: calls that are answered at once; one party has 3/4 of them at most
+    message_mib: Mebibytes = 16  #: largest message
+    allowed: tuple[str, ...] | None = None  #: guests that are answered; None: all with a route
+
+
+class AdminPort(SettingsSection, frozen=True, kw_only=True):
+    """HTTP, for the party's Flow server, operators and Prometheus."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8350  #: 0 = any free port
+    token: str | None = None  #: bearer token that is asked for; None: everybody may change models
+    behind_tls_proxy: bool = False  #: a proxy on this machine terminates TLS
+    body_mib: Mebibytes = 256  #: largest body: a model
+
+
+class FeatureSettings(SettingsSection, frozen=True, kw_only=True):
+    """Where a host's features come from."""
+
+    source: str | None = None  #: entry point of `fedflow.serving.feature_source`; None: no features
+    options: Mapping[str, Any] = {}  #: of that source
+    threads: Threads = 8  #: lookups at once
+
+
+class ServingLimits(SettingsSection, frozen=True, kw_only=True):
+    """What requests may take."""
+
+    single_ms: Milliseconds = 3_000  #: budget of a request with one row, partners included
+    batch_ms: Milliseconds = 3_000  #: budget of a batch
+    batch_rows: Annotated[int, Meta(ge=1, le=10_000)] = 300  #: largest batch
+    joined: Annotated[int, Meta(ge=1, le=300)] = 64  #: single requests in one call to the partners
+    #: requests of one model that wait or run; further ones are refused with 124
+    waiting: Annotated[int, Meta(ge=1, le=10_000)] = 48
+
+
+class ServingSettings(SettingsSection, frozen=True, kw_only=True):
+    """All settings of one serving process."""
+
+    party_id: str | None = None  #: whose process it is; null: every party's, without TLS only
+    insecure: bool = False  #: allow other addresses than loopback without TLS and tokens
+    home: str | None = None  #: absolute folder of the state; null: `serving` in fedflow's home
+    callers: CallersPort = CallersPort()
+    partners: PartnersPort = PartnersPort()
+    admin: AdminPort = AdminPort()
+    #: party id -> host:port of its partners' port; several processes: commas between
+    routes: Mapping[str, str] = {}
+    features: FeatureSettings = FeatureSettings()
+    default_service: str | None = None  #: answers requests that name no service
+    explicit_version: bool = False  #: requests may name model and version instead of a service
+    access_log: bool = True  #: a line per request: its id, return code and milliseconds
+    limits: ServingLimits = ServingLimits()
+    log: Log = Log()
+
+
+def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
+    """Return the settings tree.
+
+    Raises: BadServingSetting: with the paths of all unknown keys, or else of the first wrong value.
+    ListenerNotSafe: others could reach a port without protection.
+    """
+    try:
+        settings = parse_section(_with_text_ids(values), ServingSettings)
+        check_routes(settings.routes, settings.party_id)
+        check_tls_files(settings.partners.tls, "partners.tls")
+        _check_ids(settings)
+    except BadSetting as exc:
+        raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
+    _check_listeners(settings)
+    return settings
+
+
+def _with_text_ids(values: Mapping[str, Any]) -> dict[str, Any]:
+    changed = texts(values)
+    partners = changed.get("partners")
+    if isinstance(partners, Mapping) and isinstance(partners.get("allowed"), list):
+        allowed = [str(one) if type(one) is int else one for one in partners["allowed"]]
+        changed["partners"] = {**partners, "allowed": allowed}
+    return changed
+
+
+def _check_ids(settings: ServingSettings) -> None:
+    own, tls = settings.party_id, settings.partners.tls
+    if own is not None and not PARTY.fullmatch(own):
+        raise BadSetting(path="party_id", reason=f"{own!r} is not a party id")
+    if own is None and tls.on:
+        raise BadSetting(path="party_id", reason="a certificate is that of one party: name it")
+    for party in settings.partners.allowed or ():
+        if not PARTY.fullmatch(party):
+            raise BadSetting(path="partners.allowed", reason=f"{party!r} is not a party id")
+    service = settings.default_service
+    if service is not None and not SERVICE_ID.fullmatch(service):
+        raise BadSetting(path="default_service", reason=f"{service!r} is no service id")
+    if settings.home is not None and not settings.home.startswith("/"):
+        raise BadSetting(path="home", reason="it must be an absolute path")
+    for name, token in (("callers", settings.callers.token), ("admin", settings.admin.token)):
+        if token is not None and not re.fullmatch(r"[!-~]{16,500}", token):
+            raise BadSetting(path=f"{name}.token", reason="16 to 500 letters, digits and signs")
+
+
+def _check_listeners(settings: ServingSettings) -> None:
+    if settings.insecure:
+        return
+    if settings.partners.host not in LOOPBACK and not settings.partners.tls.on:
+        raise ListenerNotSafe(
+            listener="The partners' port", address=settings.partners.host, missing="partners.tls"
+        )
+    for name, port in (("callers", settings.callers), ("admin", settings.admin)):
+        if port.host in LOOPBACK:
+            continue
+        if port.token is None:
+            missing = f"{name}.token"
+        elif not port.behind_tls_proxy:
+            missing = f"TLS (set {name}.behind_tls_proxy if a proxy terminates it)"
+        else:
+            continue
+        raise ListenerNotSafe(listener=f"The {name} port", address=port.host, missing=missing)
