@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -70,7 +71,6 @@ class FeatureSettings(SettingsSection, frozen=True, kw_only=True):
 
     source: str | None = None  #: entry point of `fedflow.serving.feature_source`; None: no features
     options: Mapping[str, Any] = {}  #: of that source
-    threads: Threads = 8  #: lookups at once
 
 
 class ServingLimits(SettingsSection, frozen=True, kw_only=True):
@@ -101,6 +101,11 @@ class ServingSettings(SettingsSection, frozen=True, kw_only=True):
     access_log: bool = True  #: a line per request: its id, return code and milliseconds
     limits: ServingLimits = ServingLimits()
     log: Log = Log()
+
+
+def serving_home(settings: ServingSettings, home: Path) -> Path:
+    """Return the folder of a serving process; `home` is fedflow's."""
+    return Path(settings.home) if settings.home is not None else home / "serving"
 
 
 def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:

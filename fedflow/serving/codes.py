@@ -1,0 +1,53 @@
+"""FATE-Serving's return codes, and the answer to one row of a request."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from fedflow.base.values import dataclass
+
+OF_HOST: Final = 2_000  #: added to the code of what failed at a host, or on the way to it
+
+
+class ServingCode(IntEnum):
+    """What came of a request, or of one of its rows."""
+
+    SUCCESS = 0
+    PARAMETERS = 100  #: the request cannot be read, or something misses in it
+    FEATURES = 102  #: features that cannot be used
+    NO_MODEL = 104
+    NETWORK = 105
+    ROUTING = 106
+    MERGE = 108
+    SYSTEM = 110
+    SHUTTING_DOWN = 111
+    NO_FEATURES = 113  #: a host has no features for an id
+    SOURCE = 116  #: a feature source failed
+    AUTHORISATION = 121
+    NO_SERVICE = 122
+    OVERLOAD = 124
+    TOKEN = 127
+    BAD_RESPONSE = 135
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemAnswer:
+    """The answer to one row: a score, or a return code and a sentence."""
+
+    retcode: int = ServingCode.SUCCESS
+    message: str = ""
+    score: float | list[float] | None = None  #: a list has one value per class
+    label: str | int | float | None = None
+    credit_score: float | None = None  #: of a scorecard
+
+
+def failed(code: int, message: str) -> ItemAnswer:
+    """Return the answer to a row that has no score."""
+    return ItemAnswer(retcode=int(code), message=message)
+
+
+def failed_at_host(party_id: str, code: int, message: str) -> ItemAnswer:
+    """Return the answer to a row for which a host has no part."""
+    text = f"host {party_id} return code {int(code)}, host {party_id} msg: {message}"
+    return failed(OF_HOST + int(code), text)
