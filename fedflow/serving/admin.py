@@ -1,0 +1,204 @@
+"""The admin port: loads in two phases, bindings, lists, health and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from fedflow.base.errors.serving_process import BadServingRequest, NoSuchServingRoute
+from fedflow.serving.health import ServingHealth
+from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
+from fedflow.serving.models import ServedModels
+from fedflow.serving.state import ServiceBinding
+from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer
+
+_PREFIX: Final = "/admin/v1/"
+
+
+class PrepareLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /admin/v1/loads`."""
+
+    load_id: str
+    share: msgspec.Raw
+    sample: dict[str, str | int | float | bool | None] | None = None
+
+
+class BindService(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `POST /admin/v1/bindings`."""
+
+    service_id: str
+    model_id: str
+    model_version: str
+    weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
+
+
+_loads: Final = msgspec.json.Decoder(PrepareLoad)
+_binds: Final = msgspec.json.Decoder(BindService)
+
+
+class AdminPortRoutes:
+    """Answers the requests of the admin port."""
+
+    def __init__(
+        self, models: ServedModels, health: ServingHealth, metrics: ServingMetrics, *,
+        token: str | None,
+    ) -> None:  # fmt: skip
+        self._models = models
+        self._health = health
+        self._metrics = metrics
+        self._token = token
+
+    def answer(self, call: HttpCall) -> HttpAnswer:
+        """Raises: FedflowError."""
+        looked = look_answer(call, self._health)
+        if looked is not None:
+            return looked
+        check_token(call, self._token)
+        if call.path == "/metrics" and call.method == "GET":
+            return HttpAnswer(body=self._metrics_text(), content_type=CONTENT_TYPE)
+        if call.path.startswith(_PREFIX):
+            found = self._route(call)
+            if found is not None:
+                return _success(found())
+        raise NoSuchServingRoute(method=ascii(call.method)[1:-1][:16], path=ascii(call.path)[:200])
+
+    def _metrics_text(self) -> bytes:
+        return self._metrics.text(
+            loaded=len(self._models.loaded()), refused=len(self._models.refused()),
+            services=len(self._models.services()),
+        )  # fmt: skip
+
+    def _route(self, call: HttpCall) -> Callable[[], Any] | None:
+        """Return what a request does; None: there is no such route."""
+        models = self._models
+        match call.method, *_words(call):
+            case "GET", "models":
+                return self._list_models
+            case "GET", "bindings":
+                return lambda: [self._shown(one) for one in models.services()]
+            case "POST", "loads":
+                return lambda: self._prepare(_json(call))
+            case "POST", "loads", load_id, "commit":
+                return _json_checked(call, lambda: models.commit(load_id))
+            case "POST", "loads", load_id, "abort":
+                return _json_checked(call, lambda: models.abort(load_id))
+            case "POST", "bindings":
+                return lambda: self._bind(_json(call))
+            case "POST", "bindings", service_id, "rollback":
+                return _json_checked(call, lambda: self._roll_back(service_id))
+            case "DELETE", "bindings", service_id:
+                return lambda: {"before": _binding(models.unbind(service_id))}
+            case "DELETE", "models", version:
+                return lambda: self._unload(call.query().get("model_id", ""), version)
+        return None
+
+    def _prepare(self, body: bytes) -> None:
+        given = _decoded(_loads, body)
+        self._models.prepare(given.load_id, bytes(given.share), given.sample)
+
+    def _bind(self, body: bytes) -> dict[str, Any]:
+        given = _decoded(_binds, body)
+        before = self._models.bind(
+            given.service_id, given.model_id, given.model_version, weight=given.weight
+        )
+        return {"before": None if before is None else _binding(before)}
+
+    def _roll_back(self, service_id: str) -> dict[str, Any]:
+        before, now = self._models.roll_back(service_id)
+        return {"before": _binding(before), "now": _binding(now)}
+
+    def _unload(self, model_id: str, model_version: str) -> dict[str, Any]:
+        if not model_id:
+            raise BadServingRequest(reason="the parameter model_id is missing")
+        return {"unbound": self._models.unload(model_id, model_version)}
+
+    def _list_models(self) -> list[dict[str, Any]]:
+        services = self._models.services()
+        loaded = [
+            {
+                "role": one.key.role, "party_id": one.key.party_id, "model_id": one.key.model_id,
+                "model_version": one.key.model_version, "digest": one.head.digest,
+                "party_model_id": one.key.party_model_id, "load_id": one.load_id,
+                "status": "loaded", "inputs": list(one.model.inputs),
+                "hosts": list(one.model.hosts),
+                "services": _services_of(services, one.key.model_id, one.key.model_version),
+            }
+            for one in self._models.loaded()
+        ]  # fmt: skip
+        refused = [
+            {
+                "role": one.key.role, "party_id": one.key.party_id, "model_id": one.key.model_id,
+                "model_version": one.key.model_version, "status": "refused", "reason": one.reason,
+                "party_model_id": one.key.party_model_id,
+                "services": _services_of(services, one.key.model_id, one.key.model_version),
+            }
+            for one in self._models.refused()
+        ]  # fmt: skip
+        return loaded + refused
+
+    def _shown(self, binding: ServiceBinding) -> dict[str, Any]:
+        history = self._models.history(binding.service_id)
+        return {**_binding(binding), "history": [_binding(one) for one in history]}
+
+
+def look_answer(call: HttpCall, health: ServingHealth) -> HttpAnswer | None:
+    """Return the answer to a look at the process; None: the request is another one."""
+    if call.method not in ("GET", "HEAD"):
+        return None
+    if call.path == "/healthz":
+        return json_answer({"alive": True})
+    if call.path == "/readyz":
+        found = health.readiness()
+        return json_answer(found, status=200 if found["ready"] else 503)
+    return None
+
+
+def _words(call: HttpCall) -> list[str]:
+    """Return the parts of the path below `/admin/v1/`; an id may have a `/` as `%2F`."""
+    raw = str(call.environ.get("REQUEST_URI", "")).partition("?")[0]
+    return [unquote(word) for word in raw.removeprefix(_PREFIX).split("/")]
+
+
+def _json(call: HttpCall) -> bytes:
+    """Return the body; pages of other sites cannot send JSON. Raises: BadServingRequest."""
+    if call.content_type != JSON:
+        raise BadServingRequest(reason=f"its Content-Type is not {JSON}")
+    return call.body
+
+
+def _json_checked(call: HttpCall, action: Callable[[], Any]) -> Callable[[], Any]:
+    def checked() -> Any:
+        _json(call)
+        return action()
+
+    return checked
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        raise BadServingRequest(reason=f"the body: {exc}") from exc
+
+
+def _services_of(
+    services: Sequence[ServiceBinding], model_id: str, model_version: str
+) -> list[str]:
+    version = (model_id, model_version)
+    return [one.service_id for one in services if (one.model_id, one.model_version) == version]
+
+
+def _binding(binding: ServiceBinding) -> dict[str, Any]:
+    return {
+        "service_id": binding.service_id, "model_id": binding.model_id,
+        "model_version": binding.model_version, "weight": binding.weight,
+        "bound_ms": binding.bound_ms,
+    }  # fmt: skip
+
+
+def _success(data: Any) -> HttpAnswer:
+    envelope = {"retcode": 0, "retmsg": "success"}
+    return json_answer(envelope if data is None else {**envelope, "data": data})

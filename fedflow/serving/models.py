@@ -1,0 +1,393 @@
+"""The models that this process serves, and the services that they answer for.
+
+Requests read two mappings that are replaced as a whole; changes are stored before they are seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.serving_process import (
+    BadServingRequest,
+    BindingRefused,
+    LoadRefused,
+    ServiceNotBound,
+    VersionNotLoaded,
+)
+from fedflow.base.values import dataclass
+from fedflow.serving.codes import ItemAnswer
+from fedflow.serving.joining import JoinedRequests
+from fedflow.serving.online import Build, ServableModel
+from fedflow.serving.settings import SERVICE_ID, ServingLimits
+from fedflow.serving.state import (
+    ServiceBinding,
+    ServingState,
+    StoredLoad,
+    VersionKey,
+    sha256_of,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_LOAD_ID: Final = re.compile(r"[0-9A-Za-z_.-]{1,128}")
+_GUESTS: Final = ("guest", "local")  #: roles whose processes answer callers
+
+
+class ShareHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What this process reads of a share; the model reads the rest."""
+
+    role: str
+    party_id: str
+    model_id: str
+    model_version: str
+    digest: str
+    roles: dict[str, list[str]] = {}
+
+
+_heads: Final = msgspec.json.Decoder(ShareHead)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A share that is loaded, or prepared."""
+
+    load_id: str
+    key: VersionKey
+    head: ShareHead
+    model: ServableModel
+    line: JoinedRequests[Any, ItemAnswer]  #: of single requests
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RefusedModel:
+    """A stored share that cannot be served."""
+
+    key: VersionKey
+    reason: str
+
+
+class ServedModels:
+    """Loads, bindings, and what they are of. Thread-safe."""
+
+    def __init__(
+        self, state: ServingState, build: Build, *, party_id: str | None, limits: ServingLimits,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._build = build
+        self._party_id = party_id
+        self._limits = limits
+        self._clock = clock
+        self._changes = threading.Lock()
+        self._prepared: dict[str, ServedModel] = {}
+        self._loaded: Mapping[VersionKey, ServedModel] = {}
+        self._guests: Mapping[tuple[str, str], ServedModel] = {}
+        self._refused: Mapping[VersionKey, RefusedModel] = {}
+        self._services: Mapping[str, ServiceBinding] = {}
+
+    def open(self) -> None:
+        """Build what was loaded or prepared before; what cannot be served is named in the log."""
+        self._state.forget_old(self._clock.now_ms())
+        loaded, refused = {}, {}
+        for load in self._state.loads():
+            try:
+                served = self._served(load)
+            except LoadRefused as exc:
+                logger.error("%s", exc.message, extra={"action": "refuse_share"})
+                if load.state == "loaded":
+                    refused[load.key] = RefusedModel(key=load.key, reason=exc.fields["reason"])
+                continue
+            if load.state == "loaded":
+                loaded[load.key] = served
+            else:
+                self._prepared[load.load_id] = served
+        self._refused = refused
+        self._publish(loaded)
+        self._read_services()
+
+    # --- what is served ---------------------------------------------------------------------------
+
+    def loaded(self) -> list[ServedModel]:
+        """Return what is loaded, in the order of model ids and versions."""
+        return sorted(
+            self._loaded.values(), key=lambda one: (one.key.model_id, one.key.model_version)
+        )
+
+    def refused(self) -> list[RefusedModel]:
+        """Return what was loaded and cannot be served."""
+        return list(self._refused.values())
+
+    def services(self) -> list[ServiceBinding]:
+        """Return the binding of each service."""
+        return list(self._services.values())
+
+    def history(self, service_id: str) -> list[ServiceBinding]:
+        """Return what a service was bound to, the newest first."""
+        return self._state.history(service_id)
+
+    def of_service(self, service_id: str) -> ServedModel:
+        """Return what answers for a service. Raises: ServiceNotBound, VersionNotLoaded."""
+        binding = self._services.get(service_id)
+        if binding is None:
+            raise ServiceNotBound(service_id=service_id[:128])
+        return self.of_version(binding.model_id, binding.model_version)
+
+    def of_version(self, model_id: str, model_version: str) -> ServedModel:
+        """Return the share of the guest of a version. Raises: VersionNotLoaded."""
+        served = self._guests.get((model_id, model_version))
+        if served is not None:
+            return served
+        raise VersionNotLoaded(model_id=model_id[:300], model_version=model_version[:100])
+
+    def of_host(self, party_id: str, model_id: str, model_version: str) -> ServedModel:
+        """Return the share of a host of a version. Raises: VersionNotLoaded."""
+        key = VersionKey(
+            role="host", party_id=party_id, model_id=model_id, model_version=model_version
+        )
+        served = self._loaded.get(key)
+        if served is None:
+            raise VersionNotLoaded(model_id=model_id[:300], model_version=model_version[:100])
+        return served
+
+    # --- loads ------------------------------------------------------------------------------------
+
+    def prepare(self, load_id: str, share: bytes, sample: Mapping[str, Any] | None) -> None:
+        """Check, build, try and store a share; nothing of it is served yet.
+
+        A repeat changes nothing. Raises: BadServingRequest, LoadRefused, ServingStateNotUsable.
+        """
+        self._forget_old()
+        head = _head_of(share)
+        _check_load_id(load_id)
+        sha256 = sha256_of(share)
+        known = self._state.state_of(load_id)
+        if known is not None:
+            _check_repeat(known, load_id, sha256, head.model_version)
+            return
+        load = StoredLoad(
+            load_id=load_id, state="prepared", key=_key_of(head), digest=head.digest, share=share,
+            share_sha256=sha256, changed_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        served = self._served(load)
+        _try(served, sample)
+        with self._changes:
+            self._state.prepare(load)
+            self._prepared[load_id] = served
+        logger.info("prepared %s", _text(served), extra={"action": "prepare_load"})
+
+    def commit(self, load_id: str) -> None:
+        """Serve a prepared load from now on; a repeat changes nothing.
+
+        Raises: BadServingRequest, LoadNotFound, LoadRefused, ServingStateNotUsable.
+        """
+        _check_load_id(load_id)
+        self._forget_old()
+        with self._changes:
+            served = self._prepared.get(load_id)
+            known = self._state.state_of(load_id)
+            if served is None and known is not None and known[0] == "prepared":
+                raise LoadRefused(model_version="", reason=f"load {load_id} is damaged")
+            self._state.commit(load_id, self._clock.now_ms())
+            if served is None:
+                return
+            self._publish({**self._loaded, served.key: served})
+            self._refused = {k: one for k, one in self._refused.items() if k != served.key}
+            del self._prepared[load_id]
+        logger.info("loaded %s", _text(served), extra={"action": "commit_load"})
+
+    def abort(self, load_id: str) -> None:
+        """Forget a prepared load; a repeat changes nothing.
+
+        Raises: BadServingRequest, LoadRefused: it is committed. ServingStateNotUsable.
+        """
+        _check_load_id(load_id)
+        with self._changes:
+            self._state.abort(load_id, self._clock.now_ms())
+            self._prepared.pop(load_id, None)
+
+    def unload(self, model_id: str, model_version: str) -> list[str]:
+        """Serve a version no longer; return the services that it answered for.
+
+        Raises: VersionNotLoaded, ServingStateNotUsable.
+        """
+        with self._changes:
+            services = self._state.unload(model_id, model_version, self._clock.now_ms())
+            version = (model_id, model_version)
+            self._refused = _without(self._refused, version)
+            self._publish(_without(self._loaded, version))
+            self._read_services()
+        logger.info("unloaded %s", model_version, extra={"action": "unload"})
+        return services
+
+    # --- bindings ---------------------------------------------------------------------------------
+
+    def bind(
+        self, service_id: str, model_id: str, model_version: str, *, weight: int
+    ) -> ServiceBinding | None:
+        """Let a loaded version answer for a service; return what answered before.
+
+        Raises: BindingRefused, VersionNotLoaded, ServingStateNotUsable.
+        """
+        if not SERVICE_ID.fullmatch(service_id):
+            reason = "an id has up to 128 letters, digits and the signs _ . # ~ @ + -"
+            raise BindingRefused(service_id=ascii(service_id[:128]), reason=reason)
+        with self._changes:
+            self._check_bindable(service_id, model_id, model_version)
+            before = self._state.bind(
+                ServiceBinding(
+                    service_id=service_id, model_id=model_id, model_version=model_version,
+                    weight=weight, bound_ms=self._clock.now_ms(),
+                )
+            )  # fmt: skip
+            self._read_services()
+        logger.info("bound %s to %s", service_id, model_version, extra={"action": "bind"})
+        return before
+
+    def unbind(self, service_id: str) -> ServiceBinding:
+        """Let nothing answer for a service. Raises: ServiceNotBound, ServingStateNotUsable."""
+        with self._changes:
+            before = self._state.unbind(service_id)
+            self._read_services()
+        logger.info("unbound %s", service_id, extra={"action": "unbind"})
+        return before
+
+    def roll_back(self, service_id: str) -> tuple[ServiceBinding, ServiceBinding]:
+        """Let the version before answer again; return what answered and what answers now.
+
+        Raises: ServiceNotBound, BindingRefused, ServingStateNotUsable.
+        """
+        with self._changes:
+            before, now = self._state.roll_back(service_id)
+            self._read_services()
+        logger.info(
+            "rolled %s back to %s", service_id, now.model_version, extra={"action": "roll_back"}
+        )
+        return before, now
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _served(self, load: StoredLoad) -> ServedModel:
+        """Build a stored share. Raises: LoadRefused."""
+        version = load.key.model_version
+        if load.is_damaged:
+            raise LoadRefused(model_version=version, reason="the stored share is damaged")
+        head = _head_of(load.share)
+        if self._party_id is not None and head.party_id != self._party_id:
+            reason = f"the share is that of party {head.party_id}, not {self._party_id}"
+            raise LoadRefused(model_version=version, reason=reason)
+        try:
+            model = self._build(load.share)
+        except FedflowError as exc:
+            raise LoadRefused(model_version=version, reason=str(exc.message)) from exc
+        except Exception as exc:
+            logger.exception("A share could not be built", extra={"action": "build"})
+            raise LoadRefused(model_version=version, reason="it could not be built") from exc
+        if model.digest != head.digest or model.role != head.role:
+            raise LoadRefused(model_version=version, reason="its parts do not fit together")
+        line: JoinedRequests[Any, ItemAnswer] = JoinedRequests(
+            most=self._limits.joined, waiting=self._limits.waiting
+        )
+        return ServedModel(load_id=load.load_id, key=load.key, head=head, model=model, line=line)
+
+    def _check_bindable(self, service_id: str, model_id: str, model_version: str) -> None:
+        try:
+            self.of_version(model_id, model_version)
+        except VersionNotLoaded:
+            keys = [(one.model_id, one.model_version) for one in self._loaded]
+            if (model_id, model_version) not in keys:
+                raise
+            reason = "this party is a host of the model; services are bound at its guest"
+            raise BindingRefused(service_id=service_id, reason=reason) from None
+
+    def _publish(self, loaded: Mapping[VersionKey, ServedModel]) -> None:
+        self._guests = {
+            (key.model_id, key.model_version): served
+            for key, served in loaded.items()
+            if key.role in _GUESTS
+        }
+        self._loaded = loaded
+
+    def _forget_old(self) -> None:
+        with self._changes:
+            for load_id in self._state.forget_old(self._clock.now_ms()):
+                self._prepared.pop(load_id, None)
+
+    def _read_services(self) -> None:
+        self._services = {one.service_id: one for one in self._state.bindings()}
+
+
+def _without(kept: Mapping[VersionKey, T], version: tuple[str, str]) -> dict[VersionKey, T]:
+    return {k: one for k, one in kept.items() if (k.model_id, k.model_version) != version}
+
+
+def _head_of(share: bytes) -> ShareHead:
+    try:
+        head = _heads.decode(share)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise BadServingRequest(reason=f"the share: {exc}") from exc
+    words = (head.role, head.party_id, head.model_id, head.model_version, head.digest)
+    if not all(0 < len(word) <= 512 and word.isprintable() for word in words):
+        raise BadServingRequest(reason="the share: role, ids, version and digest are short texts")
+    if head.role not in ("host", *_GUESTS):
+        raise BadServingRequest(reason=f"the share: nothing of a role {head.role!r} is served")
+    return head
+
+
+def _key_of(head: ShareHead) -> VersionKey:
+    return VersionKey(
+        role=head.role, party_id=head.party_id, model_id=head.model_id,
+        model_version=head.model_version,
+    )  # fmt: skip
+
+
+def _check_load_id(load_id: str) -> None:
+    if not _LOAD_ID.fullmatch(load_id):
+        raise BadServingRequest(
+            reason="a load id has up to 128 letters, digits and the signs _ . -"
+        )
+
+
+def _check_repeat(known: tuple[str, str], load_id: str, sha256: str, version: str) -> None:
+    state, stored = known
+    if state not in ("prepared", "loaded") or stored != sha256:
+        reason = f"the load id {load_id} was used before"
+        raise LoadRefused(model_version=version, reason=reason)
+
+
+def _try(served: ServedModel, sample: Mapping[str, Any] | None) -> None:
+    """Score one row. Raises: LoadRefused."""
+    model, version = served.model, served.key.model_version
+    row = sample if sample is not None else dict.fromkeys(model.inputs, 0.0)
+    try:
+        batch = model.read([row])
+        if batch.errors and sample is not None:
+            reason = f"its sample row cannot be read: {batch.errors[0]}"
+            raise LoadRefused(model_version=version, reason=reason)
+        if batch.errors:
+            return
+        if model.role == "host":
+            model.partial(batch)
+        else:
+            local = model.local(batch)
+            if not model.hosts:
+                model.merge(local, {})
+    except LoadRefused:
+        raise
+    except Exception as exc:
+        logger.exception("A row could not be scored", extra={"action": "try_load"})
+        reason = f"a row could not be scored: {type(exc).__name__}: {exc}"
+        raise LoadRefused(model_version=version, reason=reason[:500]) from exc
+
+
+def _text(served: ServedModel) -> str:
+    return f"{served.key.party_model_id} {served.key.model_version}"

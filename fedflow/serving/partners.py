@@ -1,0 +1,205 @@
+"""The partners' port: a host's process answers the processes of guests.
+
+The party of a caller is that of its certificate. Features are those of the own feature source,
+whatever a request says.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+import msgspec
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.serving_process import VersionNotLoaded
+from fedflow.base.errors.start import PortInUse
+from fedflow.base.shares import Shares
+from fedflow.base.thread_starts import Pool
+from fedflow.rpc.credentials import Credentials, certificate_party
+from fedflow.serving.codes import ServingCode
+from fedflow.serving.messages import (
+    METHOD,
+    PartnerRequest,
+    PartnerResponse,
+    pack_message,
+    read_partner_request,
+)
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.settings import PartnersPort, ServingLimits
+from fedflow.serving.sources.source import FeatureFault, FeatureSource
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_S: Final = 60.0  #: of a call without a deadline
+
+
+class HostAnswers:
+    """A host's parts of scores. Thread-safe."""
+
+    def __init__(
+        self, models: ServedModels, source: FeatureSource | None, *, limits: ServingLimits,
+        metrics: ServingMetrics,
+    ) -> None:  # fmt: skip
+        self._models = models
+        self._source = source
+        self._rows = max(limits.batch_rows, limits.joined)
+        self._metrics = metrics
+
+    def answer(self, request: PartnerRequest, deadline_s: float) -> PartnerResponse:
+        """Return the part of a host of this process; `deadline_s` is a monotonic moment.
+
+        The party of the guest was checked.
+        """
+        try:
+            response = self._answer(request, deadline_s)
+        except Exception:
+            logger.exception("A part could not be computed", extra={"action": "partial"})
+            response = _refused(ServingCode.SYSTEM, "internal error")
+        guest = "" if response.retcode else request.guest  # else anything may stand there
+        good = len(request.ids) - len(response.errors)
+        self._metrics.partner_rows.add(guest, str(response.retcode), number=good)
+        for code, _ in response.errors.values():
+            self._metrics.partner_rows.add(guest, str(code))
+        return response
+
+    def _answer(self, request: PartnerRequest, deadline_s: float) -> PartnerResponse:
+        if not 0 < len(request.ids) <= self._rows:
+            reason = f"{len(request.ids)} rows; 1 to {self._rows} are answered"
+            return _refused(ServingCode.PARAMETERS, reason)
+        try:
+            served = self._models.of_host(request.host, request.model_id, request.model_version)
+        except VersionNotLoaded as exc:
+            return _refused(ServingCode.NO_MODEL, str(exc.message))
+        if request.digest != served.head.digest:
+            reason = f"version {served.key.model_version} is another one here: digests differ"
+            return _refused(ServingCode.NO_MODEL, reason)
+        if request.guest not in served.head.roles.get("guest", ()):
+            reason = f"party {request.guest} is no guest of the model"
+            return _refused(ServingCode.AUTHORISATION, reason)
+        if self._source is None:
+            return _refused(ServingCode.SOURCE, "this party has no feature source")
+        found = self._source.find(request.ids, deadline_s=deadline_s)
+        return _part(served, found)
+
+
+def _part(
+    served: ServedModel, found: Sequence[Mapping[str, Any] | FeatureFault]
+) -> PartnerResponse:
+    """Return the part of rows; in the place of one without features stands a row that has some.
+
+    So parts of all hosts have the rows of the request, and the guest drops those with an error.
+    """
+    errors = {
+        row: (int(one.retcode), one.reason)
+        for row, one in enumerate(found)
+        if isinstance(one, FeatureFault)
+    }
+    rows = [{} if isinstance(one, FeatureFault) else one for one in found]
+    for _ in range(2):
+        good = next((row for row in range(len(rows)) if row not in errors), None)
+        if good is None:
+            return PartnerResponse(errors=errors)
+        batch = served.model.read([rows[good if n in errors else n] for n in range(len(rows))])
+        bad = {row: why for row, why in batch.errors.items() if row not in errors}
+        if not bad:
+            break
+        errors |= {row: (int(ServingCode.FEATURES), why) for row, why in bad.items()}
+    return PartnerResponse(partial=served.model.partial(batch), errors=errors)
+
+
+def _refused(code: ServingCode, message: str) -> PartnerResponse:
+    return PartnerResponse(retcode=int(code), message=message)
+
+
+class PartnersServer:
+    """The gRPC server of the partners' port."""
+
+    def __init__(
+        self, port: PartnersPort, answers: HostAnswers, *, credentials: Credentials | None,
+        allowed: frozenset[str] | None, clock: Clock,
+    ) -> None:  # fmt: skip
+        """`allowed` are the guests that are answered; None: all."""
+        self._settings = port
+        self._answers = answers
+        self._credentials = credentials
+        self._allowed = allowed
+        self._clock = clock
+        self._shares = Shares(port.threads)
+        self._lock = threading.Lock()
+        self._server: grpc.Server | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self.port = 0
+
+    def listen(self) -> None:
+        """Bind the port and serve. Raises: PortInUse."""
+        given = self._settings
+        self._pool = Pool(given.threads, thread_name_prefix="fedflow-partner")
+        self._server = grpc.server(
+            self._pool,
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", given.message_mib << 20),
+                ("grpc.max_send_message_length", given.message_mib << 20),
+                ("grpc.max_metadata_size", 16 * 1024),
+                ("grpc.per_message_decompression", 0),
+                ("grpc.keepalive_time_ms", 10_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ],
+            maximum_concurrent_rpcs=given.threads * 8,
+        )
+        _, service, method = METHOD.split("/")
+        handler = grpc.unary_unary_rpc_method_handler(self._serve)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+        )
+        host = f"[{given.host}]" if ":" in given.host else given.host
+        address = f"{host}:{given.port}"
+        try:
+            if self._credentials is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, self._credentials.for_server())
+        except RuntimeError as exc:
+            raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
+        self._server.start()
+        logger.info("partners' port listens on %s:%d", given.host, self.port,
+                    extra={"action": "listen"})  # fmt: skip
+
+    def stop(self, grace_s: float) -> None:
+        """Refuse new calls, let running ones end within `grace_s`."""
+        if self._server is not None:
+            self._server.stop(grace_s).wait(grace_s + 5)
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _serve(self, raw: bytes, context: grpc.ServicerContext) -> bytes:
+        return pack_message(self._response(raw, context))
+
+    def _response(self, raw: bytes, context: grpc.ServicerContext) -> PartnerResponse:
+        try:
+            request = read_partner_request(raw)
+        except (msgspec.MsgspecError, RecursionError) as exc:
+            return _refused(ServingCode.PARAMETERS, f"the request cannot be read: {exc}")
+        party = certificate_party(context)
+        if party is not None and party != request.guest:
+            reason = f"the certificate is that of party {party}, not of {request.guest}"
+            return _refused(ServingCode.AUTHORISATION, ascii(reason)[:300])
+        if self._allowed is not None and request.guest not in self._allowed:
+            return _refused(ServingCode.AUTHORISATION, "this party is no partner of this process")
+        with self._lock:
+            taken = self._shares.take(request.guest)
+        if not taken:
+            return _refused(ServingCode.OVERLOAD, "this party has too many calls at once")
+        try:
+            left_s = context.time_remaining()
+            longest_s = _LONGEST_S if left_s is None else min(left_s, _LONGEST_S)
+            return self._answers.answer(request, self._clock.monotonic_s() + longest_s)
+        finally:
+            with self._lock:
+                self._shares.give_back(request.guest)
