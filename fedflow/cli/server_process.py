@@ -41,6 +41,7 @@ class ServerState:
     http: str  #: host:port of the REST API
     grpc: str  #: host:port for other parties
     party_id: str | None = None  #: None: standalone
+    admin: str | None = None  #: host:port of the admin port, of a serving process
 
     @property
     def url(self) -> str:
@@ -82,8 +83,10 @@ def log_end(home: Path) -> int:
         raise _not_usable(home, exc) from exc
 
 
-def spawn(home: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start `fedflow server run` as a process of its own session, its output in the home's log.
+def spawn(
+    home: Path, arguments: Sequence[str], *, group: str = "server"
+) -> subprocess.Popen[bytes]:
+    """Start `fedflow GROUP run` as a process of its own session, its output in the home's log.
 
     Raises: HomeNotUsable: the log cannot be written.
     """
@@ -97,7 +100,7 @@ def spawn(home: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         raise _not_usable(home, exc) from exc
     with output:
         return subprocess.Popen(
-            [sys.executable, "-m", "fedflow.cli.main", "server", "run", *arguments],
+            [sys.executable, "-m", "fedflow.cli.main", group, "run", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

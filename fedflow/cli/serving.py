@@ -1,0 +1,157 @@
+"""`fedflow serving`: Run this party's serving process."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fedflow.cli.exit_codes import CliExitCode
+from fedflow.cli.groups import Nouns
+from fedflow.cli.server import home_option
+
+if TYPE_CHECKING:
+    from fedflow.serving.settings import ServingSettings
+
+_PREFIX: Final = "FEDFLOW_SERVING__"
+
+
+@click.group(cls=Nouns)
+def command() -> None:
+    """Run this party's serving process: it answers with scores of trained models."""
+
+
+_conf = click.option(
+    "--conf", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="serving_conf.yaml; variables FEDFLOW_SERVING__... override it.",
+)  # fmt: skip
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def _placed(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which process it is about."""
+    return home_option(_conf(function))
+
+
+@command.command()
+@_placed
+def run(home: Path, conf: Path | None) -> None:
+    """Run the process in the foreground until Ctrl-C or SIGTERM."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else a line for each failed handshake
+    gc.disable()  # modules are no garbage
+    from fedflow.serving.run import run as run_process
+    from fedflow.serving.settings import serving_home
+
+    settings = _settings(conf)
+    run_process(settings, serving_home(settings, home))
+
+
+@command.command()
+@_placed
+@_json
+def start(home: Path, conf: Path | None, as_json: bool) -> None:
+    """Start the process in the background and wait until it answers."""
+    from fedflow.cli.output import Output
+    from fedflow.cli.server_process import find_server, log_end, log_file, spawn, wait_until_up
+
+    folder, out = _folder(home, conf), Output(as_json=as_json)
+    running = find_server(folder)
+    if running is not None:
+        out.result(running, lambda: out.note(f"It runs already: {running.url}"))
+        return
+    offset = log_end(folder)
+    words = ["--home", str(home), *(["--conf", str(conf)] if conf is not None else [])]
+    process = spawn(folder, words, group="serving")
+    state = wait_until_up(process, folder, log_offset=offset)
+    process.returncode = 0  # it is meant to outlive this process: no warning about that
+
+    def text() -> None:
+        who = f"party {state.party_id}" if state.party_id else "all parties"
+        out.note(f"The serving process runs ({who}, pid {state.pid}): {state.url}")
+        out.note(f"Its log is {log_file(folder)}")
+
+    out.result(state, text)
+
+
+@command.command()
+@_placed
+@click.option("--grace", default=20.0, show_default=True, help="Seconds until it is killed.")
+@_json
+def stop(home: Path, conf: Path | None, grace: float, as_json: bool) -> None:
+    """Stop the process; it serves the same models and services when it is started again."""
+    from fedflow.cli.output import Output
+    from fedflow.cli.server_process import find_server, stop_server
+
+    out, state = Output(as_json=as_json), find_server(_folder(home, conf))
+    if state is None:
+        out.result({"stopped": False}, lambda: out.note("No serving process runs in this folder."))
+        return
+    gentle = stop_server(state, grace_s=grace)
+    how = "stopped" if gentle else f"did not stop within {grace:g} seconds and was killed"
+    out.result(
+        {"stopped": True, "killed": not gentle, "pid": state.pid},
+        lambda: out.note(f"The serving process (pid {state.pid}) {how}."),
+    )
+
+
+@command.command()
+@_placed
+@_json
+def status(home: Path, conf: Path | None, as_json: bool) -> None:
+    """Show whether the process runs; exit code 4 if none answers, 1 if it is not ready."""
+    from fedflow.base.errors.start import ServerNotReachable
+    from fedflow.cli.connecting import connect
+    from fedflow.cli.output import Output, clean
+    from fedflow.cli.server_process import find_server
+
+    folder, out = _folder(home, conf), Output(as_json=as_json)
+    state = find_server(folder)
+    if state is None:
+        none = {"running": False, "home": str(folder)}
+        out.result(none, lambda: out.note("No serving process runs in this folder."))
+        raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
+    ready: dict[str, Any] = {}
+    try:
+        with connect(state.url) as client:
+            ready = client.readiness()
+    except ServerNotReachable:
+        pass
+
+    def text() -> None:
+        out.facts(
+            [
+                ("pid", state.pid), ("party", state.party_id or "all parties"),
+                ("callers", state.http), ("partners", state.grpc), ("admin", state.admin),
+                ("ready", "yes" if ready.get("ready") else "no"), ("models", ready.get("models")),
+            ]
+        )  # fmt: skip
+        for one in ready.get("refused", ()):
+            out.note(clean(f"refused {one['model_version']}: {one['reason']}"))
+        for party, said in ready.get("partners", {}).items():
+            out.note(clean(f"partner {party}: {said}"))
+
+    out.result({"running": True, "home": str(folder), **asdict(state), **ready}, text)
+    if not ready:
+        raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
+    if not ready.get("ready"):
+        raise click.exceptions.Exit(CliExitCode.ERROR)
+
+
+def _settings(conf: Path | None) -> ServingSettings:
+    """Return the settings. Raises: BadSetting, ListenerNotSafe."""
+    from fedflow.server.configuration import read_values
+    from fedflow.serving.settings import parse_serving_settings
+
+    values = read_values(conf, environment=os.environ, overrides={}, prefix=_PREFIX)
+    return parse_serving_settings(values)
+
+
+def _folder(home: Path, conf: Path | None) -> Path:
+    from fedflow.serving.settings import serving_home
+
+    return serving_home(_settings(conf), home)

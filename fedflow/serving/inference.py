@@ -1,0 +1,149 @@
+"""How rows are scored: the guest's own part, the hosts' parts, and both together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import isfinite
+from typing import Any, Final
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.values import dataclass
+from fedflow.serving.codes import ItemAnswer, ServingCode, failed, failed_at_host
+from fedflow.serving.joining import TooManyWait, WaitedTooLong
+from fedflow.serving.messages import IdValue, PartnerRequest, PartnerResponse
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModel
+from fedflow.serving.online import OnlineScore
+from fedflow.serving.partner_calls import PartnerCalls
+
+logger = logging.getLogger(__name__)
+
+_BUSY: Final = "so many requests of this model wait already that this one is refused"
+_LATE: Final = "the request was not answered in time"
+_DEFECT: Final = "internal error; the log has the details"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnlineRow:
+    """A row that a caller asks a score for."""
+
+    request_id: str
+    features: Mapping[str, Any]  #: stay with the guest
+    ids: dict[str, IdValue]  #: go to every host
+
+
+class Inference:
+    """Scores rows at the guest. Thread-safe."""
+
+    def __init__(self, partners: PartnerCalls, *, metrics: ServingMetrics, clock: Clock) -> None:
+        self._partners = partners
+        self._metrics = metrics
+        self._clock = clock
+
+    def single(self, served: ServedModel, row: OnlineRow, deadline_s: float) -> ItemAnswer:
+        """Return the score of a row, perhaps computed together with those of others.
+
+        `deadline_s` is a moment of the monotonic clock.
+        """
+        work = partial(self._score, served, deadline_s=deadline_s)
+        wait_s = deadline_s - self._clock.monotonic_s()
+        try:
+            return served.line.run(row, work, wait_s=wait_s)
+        except TooManyWait:
+            return failed(ServingCode.OVERLOAD, _BUSY)
+        except WaitedTooLong:
+            return failed(ServingCode.NETWORK, _LATE)
+
+    def batch(
+        self, served: ServedModel, rows: Sequence[OnlineRow], deadline_s: float
+    ) -> list[ItemAnswer]:
+        """Return the scores of rows, in their order; `deadline_s` as above."""
+        return self._score(served, rows, deadline_s=deadline_s)
+
+    def _score(
+        self, served: ServedModel, rows: Sequence[OnlineRow], *, deadline_s: float
+    ) -> list[ItemAnswer]:
+        self._metrics.joined.observe(len(rows))
+        try:
+            return self._scored(served, rows, deadline_s)
+        except Exception:
+            logger.exception("Rows could not be scored", extra={"action": "score"})
+            return [failed(ServingCode.SYSTEM, _DEFECT)] * len(rows)
+
+    def _scored(
+        self, served: ServedModel, rows: Sequence[OnlineRow], deadline_s: float
+    ) -> list[ItemAnswer]:
+        model = served.model
+        batch = model.read([row.features for row in rows])
+        if batch.errors:
+            again = partial(self._scored, served, deadline_s=deadline_s)
+            return _without_bad_rows(rows, batch.errors, again)
+        local = model.local(batch)
+        parts: dict[str, PartnerResponse | ItemAnswer] = {}
+        if model.hosts:
+            parts = self._partners.ask(model.hosts, self._request(served, rows), deadline_s)
+        faults = [part for part in parts.values() if isinstance(part, ItemAnswer)]
+        if faults:
+            return [faults[0]] * len(rows)
+        return self._merged(served, local, parts, len(rows))  # type: ignore[arg-type]
+
+    @staticmethod
+    def _request(served: ServedModel, rows: Sequence[OnlineRow]) -> Callable[[str], PartnerRequest]:
+        ids = [row.ids for row in rows]
+        request_ids = list(dict.fromkeys(row.request_id for row in rows))
+        head = served.head
+
+        def request(host: str) -> PartnerRequest:
+            return PartnerRequest(
+                guest=head.party_id, host=host, model_id=head.model_id,
+                model_version=head.model_version, digest=head.digest, request_ids=request_ids,
+                ids=ids,
+            )  # fmt: skip
+
+        return request
+
+    @staticmethod
+    def _merged(
+        served: ServedModel, local: object, parts: Mapping[str, PartnerResponse], rows: int
+    ) -> list[ItemAnswer]:
+        errors = {
+            row: failed_at_host(party, code, message[:500])
+            for party, part in parts.items()
+            for row, (code, message) in part.errors.items()
+        }
+        if len(errors) == rows:
+            return [errors[row] for row in range(rows)]
+        try:
+            scores = served.model.merge(local, {p: part.partial for p, part in parts.items()})
+        except FedflowError as exc:
+            logger.warning("%s", exc.message, extra={"action": "merge"})
+            party = str(exc.fields.get("party", next(iter(parts), "")))
+            fault = failed_at_host(party, ServingCode.BAD_RESPONSE, str(exc.message))
+            return [errors.get(row, fault) for row in range(rows)]
+        return [errors[row] if row in errors else _answer(one) for row, one in enumerate(scores)]
+
+
+def _without_bad_rows(
+    rows: Sequence[OnlineRow],
+    errors: Mapping[int, str],
+    scored: Callable[[Sequence[OnlineRow]], list[ItemAnswer]],
+) -> list[ItemAnswer]:
+    """Return the answers to all rows, those that cannot be read left out of the calculation."""
+    good = [row for number, row in enumerate(rows) if number not in errors]
+    answers = iter(scored(good) if good else [])
+    return [
+        failed(ServingCode.FEATURES, errors[number]) if number in errors else next(answers)
+        for number in range(len(rows))
+    ]
+
+
+def _answer(score: OnlineScore) -> ItemAnswer:
+    if score.error is not None or score.score is None:
+        return failed(ServingCode.MERGE, score.error or "there is no score")
+    values = score.score if isinstance(score.score, list) else [score.score]
+    if not all(map(isfinite, values)):
+        return failed(ServingCode.MERGE, "the score is no finite number")
+    return ItemAnswer(score=score.score, label=score.label, credit_score=score.credit_score)

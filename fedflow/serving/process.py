@@ -1,0 +1,139 @@
+"""Puts a serving process together: state, models, partners, and the three ports."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from pathlib import Path
+
+from fedflow.base.clock import SystemClock
+from fedflow.base.ids import PartyId
+from fedflow.http.server import HttpServer, HttpSettings
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.serving.admin import AdminPortRoutes
+from fedflow.serving.callers import CallersPortRoutes
+from fedflow.serving.health import ServingHealth
+from fedflow.serving.inference import Inference
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModels
+from fedflow.serving.online import Build
+from fedflow.serving.partner_calls import PartnerCalls
+from fedflow.serving.partners import HostAnswers, PartnersServer
+from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
+from fedflow.serving.sources.source import FeatureSource, open_feature_source
+from fedflow.serving.state import ServingState
+from fedflow.serving.wsgi import application
+
+logger = logging.getLogger(__name__)
+
+_ADMIN_THREADS = 4
+_MIB = 1 << 20
+
+
+class ServingProcess:
+    """One process that serves models, from `open` to `close`."""
+
+    def __init__(self, settings: ServingSettings, home: Path, build: Build) -> None:
+        self._settings = settings
+        self._home = home
+        self._build = build
+        self._clock = SystemClock()
+        self._stack = ExitStack()
+        self._health: ServingHealth | None = None
+        self.callers_port = self.admin_port = self.partners_port = 0
+
+    def open(self) -> None:
+        """Read the state, build the models, listen.
+
+        Raises: ServingStateNotUsable, BadSetting, PortInUse; what was opened is closed by `close`.
+        """
+        settings, clock, metrics = self._settings, self._clock, ServingMetrics()
+        credentials = _credentials(settings, clock.now_ms())
+        source = self._source()
+        state = ServingState(self._home / "serving.sqlite")
+        self._stack.callback(state.close)
+        models = ServedModels(
+            state, self._build, party_id=settings.party_id, limits=settings.limits, clock=clock
+        )
+        models.open()
+        answers = HostAnswers(models, source, limits=settings.limits, metrics=metrics)
+        own = answers.answer if settings.party_id is None else None
+        partners = PartnerCalls(self._channels(credentials), own, metrics=metrics, clock=clock)
+        self._stack.callback(partners.close)
+        health = self._health = ServingHealth(models, partners)
+        server = PartnersServer(
+            settings.partners, answers, credentials=credentials,
+            allowed=_allowed(settings), clock=clock,
+        )  # fmt: skip
+        self._stack.callback(server.stop, 3.0)
+        server.listen()
+        self.partners_port = server.port
+        callers = CallersPortRoutes(
+            models, Inference(partners, metrics=metrics, clock=clock), health, metrics,
+            settings=settings, clock=clock,
+        )  # fmt: skip
+        admin = AdminPortRoutes(models, health, metrics, token=settings.admin.token)
+        self.admin_port = self._listen(
+            HttpServer(
+                application(admin.answer), _http(settings.admin, _ADMIN_THREADS),
+                name="fedflow-admin",
+            ), settings.admin,
+        )  # fmt: skip
+        self.callers_port = self._listen(
+            HttpServer(
+                application(callers.answer), _http(settings.callers, settings.callers.threads),
+                name="fedflow-callers",
+            ), settings.callers,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Answer what was asked, then end everything."""
+        if self._health is not None:
+            self._health.draining = True
+        self._stack.close()
+
+    def _source(self) -> FeatureSource | None:
+        given = self._settings.features
+        if given.source is None:
+            return None
+        source = open_feature_source(given.source, given.options)
+        self._stack.callback(source.close)
+        return source
+
+    def _channels(self, credentials: Credentials | None) -> Channels:
+        settings, tls = self._settings, credentials is not None
+        local = None if settings.party_id is None else (settings.party_id,)
+        return Channels(
+            RouteTable(make_routes(local, settings.routes, tls=tls)),
+            credentials=credentials.for_client() if credentials is not None else None,
+            settings=ChannelSettings(message_bytes=settings.partners.message_mib * _MIB),
+        )
+
+    def _listen(self, server: HttpServer, port: CallersPort | AdminPort) -> int:
+        self._stack.callback(server.stop, 5.0)
+        server.listen_tcp(port.host, port.port)
+        return server.port
+
+
+def _http(port: CallersPort | AdminPort, threads: int) -> HttpSettings:
+    body_bytes = port.body_mib * _MIB
+    return HttpSettings(threads=threads, body_bytes=body_bytes, upload_bytes=body_bytes)
+
+
+def _credentials(settings: ServingSettings, now_ms: int) -> Credentials | None:
+    tls = settings.partners.tls
+    if tls.ca is None or tls.certificate is None or tls.key is None:
+        return None
+    return load_credentials(
+        Path(tls.certificate), Path(tls.key), authorities=Path(tls.ca),
+        party_id=PartyId(settings.party_id or ""), now_ms=now_ms,
+    )  # fmt: skip
+
+
+def _allowed(settings: ServingSettings) -> frozenset[str] | None:
+    """Return the guests that are answered; None: all, as one process serves all parties."""
+    if settings.partners.allowed is not None:
+        return frozenset(settings.partners.allowed)
+    return None if settings.party_id is None else frozenset(settings.routes)
