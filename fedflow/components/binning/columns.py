@@ -273,16 +273,7 @@ def transform(
     if kind == NOTHING or not names:
         return table
     where = where_of(table)
-    if kind == WOE and (lacking := [name for name in names if name not in woe]):
-        raise BadData(
-            where="the model", reason=f"there is no woe of columns {', '.join(lacking[:20])}"
-        )
-    weights = {
-        name: np.append(woe[name], np.zeros(len(points[name]) + 1 - len(woe[name])))
-        for name in names
-        if kind == WOE
-    }
-
+    weights = bin_weights(names, points=points, woe=woe) if kind == WOE else {}
     cuts = {name: points[name] for name in names}
 
     def replaced(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -297,3 +288,17 @@ def transform(
 
     with counted_in_all(table, names):
         return table.map_blocks(replaced, schema=table.schema)
+
+
+def bin_weights(
+    names: Sequence[str], *, points: Mapping[str, Floats], woe: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """Return the woe of every bin number of some columns. Raises: BadData: a column has no woe."""
+    if lacking := [name for name in names if name not in woe]:
+        raise BadData(
+            where="the model", reason=f"there is no woe of columns {', '.join(lacking[:20])}"
+        )
+    return {
+        name: np.append(woe[name], np.zeros(len(points[name]) + 1 - len(woe[name])))
+        for name in names
+    }

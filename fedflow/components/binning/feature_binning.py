@@ -18,7 +18,7 @@ from fedflow.components.binning.model import (
     results_of,
     summary_of,
 )
-from fedflow.components.binning.params import WOE, HeteroFeatureBinningParams
+from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import agree_as_guest, agree_as_host
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import need_rows
@@ -230,14 +230,9 @@ def _shared_classes(labels: Labels | None, local_only: bool) -> int:
 
 
 def _written_as_stored(ctx: Context, table: Table, stored: StoredBins) -> Table:
-    """Return the table in the model's kind of output, or in woe if the parameters ask for it.
-
-    A host's model gets its woe after the training, and says another kind.
-    """
-    asked = ctx.params.transform_param.kind
     return transform(
         table,
-        kind=WOE if asked == WOE else stored.transform_type,
+        kind=stored.output_kind(ctx.params),
         names=stored.transformed,
         points=stored.points,
         woe=stored.woe,

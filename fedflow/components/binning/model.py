@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.binning.params import NOTHING, HeteroFeatureBinningParams
+from fedflow.components.binning.params import NOTHING, WOE, HeteroFeatureBinningParams
 from fedflow.components.binning.statistics import BinStatistics
 from fedflow.sdk import BadData, Model, Site
 
@@ -59,6 +59,13 @@ class StoredBins:
     local_only: bool
     skip_static: bool
     adjustment_factor: float
+
+    def output_kind(self, params: HeteroFeatureBinningParams) -> str:
+        """Return the model's kind of output, or woe if the parameters ask for it.
+
+        A host's model gets its woe after the training, and says another kind.
+        """
+        return WOE if params.transform_param.kind == WOE else self.transform_type
 
 
 def meta_of(

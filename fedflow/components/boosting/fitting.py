@@ -19,12 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import features_of
-from fedflow.components.boosting.losses import (
-    BinaryCrossEntropy,
-    CrossEntropy,
-    Loss,
-    regression_loss,
-)
+from fedflow.components.boosting.losses import loss_of
 from fedflow.components.boosting.params import REGRESSION, HeteroSecureBoostParams
 from fedflow.components.boosting.rounds import BoostingProgress, GuestRounds, GuestRows, HostRounds
 from fedflow.components.boosting.stored import (
@@ -178,7 +173,7 @@ def _fit_guest(
     if classes:
         agree_on_classes(ctx, len(classes))
     trained = _trained(params, earlier)
-    loss = _loss_of(params, classes)
+    loss = loss_of(params, classes)
     rounds = GuestRounds(
         ctx,
         plan,
@@ -365,13 +360,6 @@ def _part(ctx: Context, table: Table, *, kind: str, columns: tuple[str, ...] | N
     return _Part(kind=kind, data=data, features=features)
 
 
-def _loss_of(params: HeteroSecureBoostParams, classes: Sequence[Any]) -> Loss:
-    if params.task == REGRESSION:
-        objective = params.objective_param
-        return regression_loss(objective.kind, objective.params or ())
-    return CrossEntropy(len(classes)) if len(classes) > 2 else BinaryCrossEntropy()
-
-
 def _guest_rows(
     params: HeteroSecureBoostParams, part: _Part, classes: tuple[Any, ...], *, plan: Plan
 ) -> GuestRows:
@@ -424,7 +412,7 @@ def _predict(ctx: Context) -> Outputs:
         _answer(ctx, found, part.features)
         return Outputs()
     scores = _scores(ctx, found, part.features)
-    mean = _loss_of(ctx.params, found.classes).mean(scores)
+    mean = loss_of(ctx.params, found.classes).mean(scores)
     return Outputs(data=(_write(ctx, [(part, mean)], found.classes),))
 
 

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflow.components.boosting.params import REGRESSION, HeteroSecureBoostParams
 from fedflow.components.samples.predictions import sigmoid
 
 Floats = NDArray[np.float64]
@@ -140,6 +141,14 @@ class Tweedie:
     def mean(self, scores: Floats) -> Floats:
         with np.errstate(over="ignore"):
             return np.exp(scores[:, 0])
+
+
+def loss_of(params: HeteroSecureBoostParams, classes: Sequence[object]) -> Loss:
+    """Return the loss that parameters ask for; `classes` are the label values in order."""
+    if params.task == REGRESSION:
+        objective = params.objective_param
+        return regression_loss(objective.kind, objective.params or ())
+    return CrossEntropy(len(classes)) if len(classes) > 2 else BinaryCrossEntropy()
 
 
 def regression_loss(objective: str, parameters: Sequence[float]) -> Loss:

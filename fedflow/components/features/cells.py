@@ -115,7 +115,7 @@ def _parse_slowly(column: pa.Array, kind: CellType, missing: SpecialValues) -> p
     bad: list[int] = []
     for row, text in enumerate(column.to_pylist()):
         try:
-            numbers.append(_number(text, kind, missing))
+            numbers.append(number_of(text, kind, missing))
         except (ValueError, OverflowError):
             bad.append(row)
     if bad:
@@ -123,7 +123,7 @@ def _parse_slowly(column: pa.Array, kind: CellType, missing: SpecialValues) -> p
     return pa.array(numbers, kind.arrow)
 
 
-def _number(text: str | None, kind: CellType, missing: SpecialValues) -> float | int | None:
+def number_of(text: str | None, kind: CellType, missing: SpecialValues) -> float | int | None:
     """Return the number that `text` stands for, None for missing. Raises: ValueError."""
     if text is None or (text := text.strip()) in missing.texts:
         return None

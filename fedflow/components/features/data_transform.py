@@ -8,7 +8,7 @@ features are NaN in float columns and null in int and text columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,19 +157,8 @@ class _Run:
         self._table = table
         self._params = params
         self._rows = raw_rows(table, params, ctx.log)
-        self._missing_rule = ReplacementRule(
-            marks=SpecialValues.of(params.missing_impute or (), texts=BUILT_IN),
-            method=params.missing_fill_method,
-            given=params.default_value,
-        )
-        self._outlier_rule: ReplacementRule | None = None
-        if params.outlier_replace:
-            replaced = params.outlier_impute
-            self._outlier_rule = ReplacementRule(
-                marks=_BLANK if replaced is None else SpecialValues.of(replaced),
-                method=params.outlier_replace_method,
-                given=params.outlier_replace_value,
-            )
+        self._missing_rule = missing_rule(params)
+        self._outlier_rule = outlier_rule(params)
         self._learns = params.missing_fill or params.outlier_replace
         self._rows_done = 0
         self._rows_in_all = max(1, table.count) * (1 + self._rows.looks)
@@ -193,7 +182,7 @@ class _Run:
 
     def transform(self, model: Model) -> Outputs:
         """Return instances with the columns, in the order, and with the values of `model`."""
-        columns, missing, outliers = self._stored(model)
+        columns, missing, outliers = stored_columns(model)
         types = self._types(columns)
         layout = self._rows.layout(columns, told=self._progress)
         for learnt in (missing, outliers):
@@ -210,23 +199,12 @@ class _Run:
         return Outputs(data=(table,), model=model)
 
     def _types(self, columns: tuple[str, ...]) -> dict[str, CellType]:
-        special = {k.lower(): v for k, v in (self._params.exclusive_data_type or {}).items()}
-        unknown = sorted(set(special) - {c.lower() for c in columns})
+        special = {name.lower() for name in self._params.exclusive_data_type or {}}
+        unknown = sorted(special - {c.lower() for c in columns})
         if unknown:
             message = f"there are no columns {', '.join(unknown[:20])}"
             self._ctx.warn("UnknownColumn", message, path="exclusive_data_type")
-        return {c: CellType.of(special.get(c.lower(), self._params.data_type)) for c in columns}
-
-    def _stored(self, model: Model) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
-        """Return the columns of a model, and what fills and replaces, by column."""
-        try:
-            columns = tuple(str(c) for c in model.param["header"])
-            fills = dict(model.param["imputer_param"]["missing_replace_value"])
-            replaced = dict(model.param["outlier_param"]["outlier_replace_value"])
-        except (KeyError, TypeError, ValueError) as exc:
-            reason = f"it is no {self._name}Param ({exc!r})"
-            raise BadData(where="the model input", reason=reason) from exc
-        return columns, fills, replaced
+        return column_types(self._params, columns)
 
     def _typed(self, layout: Layout, types: Mapping[str, CellType]) -> TypedRows:
         params = self._params
@@ -344,6 +322,48 @@ class _Run:
         if self._params.outlier_replace:
             summary["outlier_replace_rate"] = dict(outliers.ratios)
         return summary
+
+
+def missing_rule(params: DataTransformParams) -> ReplacementRule:
+    """Return which cells are missing, and how the values that fill them are found."""
+    return ReplacementRule(
+        marks=SpecialValues.of(params.missing_impute or (), texts=BUILT_IN),
+        method=params.missing_fill_method,
+        given=params.default_value,
+    )
+
+
+def outlier_rule(params: DataTransformParams) -> ReplacementRule | None:
+    """Return which cells are outliers and how the values for them are found, None if none are."""
+    if not params.outlier_replace:
+        return None
+    replaced = params.outlier_impute
+    return ReplacementRule(
+        marks=_BLANK if replaced is None else SpecialValues.of(replaced),
+        method=params.outlier_replace_method,
+        given=params.outlier_replace_value,
+    )
+
+
+def column_types(params: DataTransformParams, columns: Sequence[str]) -> dict[str, CellType]:
+    """Return what the cells of each column become."""
+    special = {k.lower(): v for k, v in (params.exclusive_data_type or {}).items()}
+    return {c: CellType.of(special.get(c.lower(), params.data_type)) for c in columns}
+
+
+def stored_columns(model: Model) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
+    """Return the columns of a model, and what fills and replaces, by column.
+
+    Raises: BadData: it is no such model.
+    """
+    try:
+        columns = tuple(str(c) for c in model.param["header"])
+        fills = dict(model.param["imputer_param"]["missing_replace_value"])
+        replaced = dict(model.param["outlier_param"]["outlier_replace_value"])
+    except (KeyError, TypeError, ValueError) as exc:
+        reason = f"it is no {model.param_name} ({exc!r})"
+        raise BadData(where="the model input", reason=reason) from exc
+    return columns, fills, replaced
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

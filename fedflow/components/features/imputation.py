@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,7 +78,7 @@ class FeatureImputationParams(Params, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Fills:
+class Fills:
     """What fills which columns."""
 
     values: Mapping[str, Value]  #: by column
@@ -138,7 +138,7 @@ class FeatureImputation:
         )
 
 
-def _learn(ctx: Context, table: Table) -> _Fills:
+def _learn(ctx: Context, table: Table) -> Fills:
     """Return the values from a pass over the table. Raises: BadParameter, BadData."""
     params: FeatureImputationParams = ctx.params
     header = table.schema.columns
@@ -176,7 +176,7 @@ def _learn(ctx: Context, table: Table) -> _Fills:
                 raise BadData(where=f"column {name!r}", reason=reason)
             values.update(learnt.values)
             ratios.update(learnt.ratios)
-    return _Fills(values=values, ratios=ratios, methods=chosen, marks=marks)
+    return Fills(values=values, ratios=ratios, methods=chosen, marks=marks)
 
 
 def _tallying(
@@ -195,7 +195,7 @@ def _tallying(
     return tallies
 
 
-def _filled(ctx: Context, table: Table, fills: _Fills) -> Table:
+def _filled(ctx: Context, table: Table, fills: Fills) -> Table:
     names, values, marks = table.schema.names, dict(fills.values), fills.marks
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -235,7 +235,7 @@ def _cell_type(column: pa.Array, name: str) -> CellType:
     raise BadData(where=f"column {name!r}", reason=f"{column.type} is no type that is filled")
 
 
-def _model(params: FeatureImputationParams, table: Table, fills: _Fills) -> Model:
+def _model(params: FeatureImputationParams, table: Table, fills: Fills) -> Model:
     header = table.schema.columns
     return Model(
         meta_name="FeatureImputationMeta",
@@ -270,8 +270,22 @@ def _mark_types(listed: list[Cell | None] | None, marks: SpecialValues) -> list[
     return [kinds.get(text, "str") for text in marks.texts]
 
 
-def _load(ctx: Context, model: Model, table: Table) -> _Fills:
+def _load(ctx: Context, model: Model, table: Table) -> Fills:
     """Return what a model fills. Raises: BadData: it does not fit the table."""
+    texts, marks = read_fills(model)
+    need_columns(ctx, table, texts)
+    kinds = {name: _cell_type(table.head(0).column(name), name) for name in texts}
+    values: dict[str, Value] = {
+        name: as_type(value, kinds[name], where=f"column {name!r}") for name, value in texts.items()
+    }
+    return Fills(values=values, ratios={}, methods={}, marks=marks)
+
+
+def read_fills(model: Model) -> tuple[dict[str, Any], SpecialValues]:
+    """Return what a model fills each column with, as text, and what counts as missing.
+
+    Raises: BadData: it is not of FeatureImputation.
+    """
     try:
         texts = dict(model.param["imputer_param"]["missing_replace_value"])
         skipped = set(model.param["imputer_param"].get("skip_cols", ()))
@@ -280,10 +294,5 @@ def _load(ctx: Context, model: Model, table: Table) -> _Fills:
         raise BadData(
             where="the model input", reason=f"it is not of FeatureImputation ({exc!r})"
         ) from exc
-    texts = {name: value for name, value in texts.items() if name not in skipped}
-    need_columns(ctx, table, texts)
-    kinds = {name: _cell_type(table.head(0).column(name), name) for name in texts}
-    values: dict[str, Value] = {
-        name: as_type(value, kinds[name], where=f"column {name!r}") for name, value in texts.items()
-    }
-    return _Fills(values=values, ratios={}, methods={}, marks=SpecialValues.of(marks))
+    filled = {name: value for name, value in texts.items() if name not in skipped}
+    return filled, SpecialValues.of(marks)

@@ -77,12 +77,12 @@ class OneHotEncoder:
                 names_field="transform_col_names",
             )
             values = table.map_columns(_categories(where_of(table)), names)
-            encoding = _Encoding(
+            encoding = Encoding(
                 header=table.schema.columns, values=dict(zip(names, values, strict=True))
             )
             model = encoding.to_model(need_run=params.need_run)
         else:
-            encoding = _Encoding.from_model(model)
+            encoding = Encoding.from_model(model)
             _check_columns(ctx, table, encoding)
         output = _encode(ctx, table, encoding)
         return Outputs(
@@ -96,7 +96,7 @@ class OneHotEncoder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Encoding:
+class Encoding:
     """The categories of each encoded column, as text, in order."""
 
     header: tuple[str, ...]  #: of the table that it was made of
@@ -128,11 +128,11 @@ class _Encoding:
         )
 
     @staticmethod
-    def from_model(model: Model) -> _Encoding:
+    def from_model(model: Model) -> Encoding:
         """Return what a model says. Raises: BadData: it is no OneHotParam."""
         try:
             col_map = dict(model.param["col_map"])
-            return _Encoding(
+            return Encoding(
                 header=tuple(str(name) for name in model.meta["header"]),
                 values={
                     str(column): tuple(str(value) for value in entry["values"])
@@ -143,7 +143,7 @@ class _Encoding:
             raise BadData(where="the model input", reason=f"it is no {_PARAM} ({exc!r})") from exc
 
 
-def _check_columns(ctx: Context, table: Table, encoding: _Encoding) -> None:
+def _check_columns(ctx: Context, table: Table, encoding: Encoding) -> None:
     """Do nothing if `table` has the columns, with categories. Raises: BadData."""
     need_columns(ctx, table, encoding.values)
     where = where_of(table)
@@ -205,7 +205,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _encode(ctx: Context, table: Table, encoding: _Encoding) -> Table:
+def _encode(ctx: Context, table: Table, encoding: Encoding) -> Table:
     schema = _schema(ctx, table.schema, encoding)
     where, old, new = where_of(table), table.schema, list(schema.names)
     sets = {
@@ -234,7 +234,7 @@ def _indicators(places: pa.Array, count: int) -> list[pa.Array]:
     return [pc.equal(known, number).cast(pa.int64()) for number in range(count)]
 
 
-def _schema(ctx: Context, schema: TableSchema, encoding: _Encoding) -> TableSchema:
+def _schema(ctx: Context, schema: TableSchema, encoding: Encoding) -> TableSchema:
     """Return the schema of the output. Raises: BadData: a new name is another column's."""
     columns: list[str] = []
     anonymous: list[str] = []

@@ -95,7 +95,7 @@ class FeatureScaleParams(Params, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Fit:
+class ColumnFit:
     """What was learnt of one column."""
 
     lower: float  #: values below become this
@@ -103,12 +103,26 @@ class _Fit:
     mean: float = 0.0
     std: float = 1.0
 
-    def apply(self, values: Floats, method: str) -> Floats:
-        """Return the values clipped and scaled; NaN stays."""
-        values = np.clip(values, self.lower, self.upper)
+    def terms(self, method: str) -> tuple[float, float, float, float]:
+        """Return the last four arguments of `scaled_values`."""
         if method == MIN_MAX:
-            return (values - self.lower) / _divisor(self.upper - self.lower)
-        return (values - self.mean) / self.std
+            return self.lower, self.upper, self.lower, _divisor(self.upper - self.lower)
+        return self.lower, self.upper, self.mean, self.std
+
+
+def scaled_values(
+    values: Floats,
+    lower: Floats | float,
+    upper: Floats | float,
+    shift: Floats | float,
+    divisor: Floats | float,
+) -> Floats:
+    """Return values clipped to a range, less `shift`, by `divisor`; NaN stays.
+
+    The last four are numbers, or arrays with one per column.
+    """
+    found: Floats = (np.clip(values, lower, upper) - shift) / divisor
+    return found
 
 
 @component(
@@ -166,7 +180,7 @@ class FeatureScale:
         )
 
 
-def _learn(ctx: Context, table: Table) -> dict[str, _Fit]:
+def _learn(ctx: Context, table: Table) -> dict[str, ColumnFit]:
     """Return what the table's columns need. Raises: BadData: a column has no numbers."""
     params: FeatureScaleParams = ctx.params
     columns = columns_here(
@@ -218,7 +232,7 @@ def _moments(
     return moments
 
 
-def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: int) -> _Fit:
+def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: int) -> ColumnFit:
     if not moments.count:
         reason = f"it has no numbers to learn from ({rows} rows)"
         raise BadData(where=f"column {name!r}", reason=reason)
@@ -226,7 +240,7 @@ def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: in
     if not math.isfinite(spread):
         reason = f"its values ({rows} rows) are too large: their spread is beyond float64"
         raise BadData(where=f"column {name!r}", reason=reason)
-    fit = _Fit(lower=moments.least, upper=moments.greatest)
+    fit = ColumnFit(lower=moments.least, upper=moments.greatest)
     if params.kind == STANDARD and params.with_mean:
         fit.mean = moments.mean
     if params.kind == STANDARD and params.with_std:
@@ -234,14 +248,16 @@ def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: in
     return fit
 
 
-def _scaled(ctx: Context, table: Table, fits: Mapping[str, _Fit], method: str | None) -> Table:
+def _scaled(ctx: Context, table: Table, fits: Mapping[str, ColumnFit], method: str | None) -> Table:
     if method is None:
         return table
     names, where = table.schema.names, where_of(table)
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            pa.array(fits[name].apply(block_numbers(batch, name, where=where), method))
+            pa.array(
+                scaled_values(block_numbers(batch, name, where=where), *fits[name].terms(method))
+            )
             if name in fits
             else batch.column(name)
             for name in names
@@ -308,7 +324,7 @@ def _divisor(value: float) -> float:
     return value if value >= TINY else 1.0
 
 
-def _columns(fits: Mapping[str, _Fit], method: str | None) -> dict[str, dict[str, float]]:
+def _columns(fits: Mapping[str, ColumnFit], method: str | None) -> dict[str, dict[str, float]]:
     return {
         name: {
             "column_upper": fit.upper,
@@ -320,7 +336,7 @@ def _columns(fits: Mapping[str, _Fit], method: str | None) -> dict[str, dict[str
     }
 
 
-def _model(params: FeatureScaleParams, table: Table, fits: Mapping[str, _Fit]) -> Model:
+def _model(params: FeatureScaleParams, table: Table, fits: Mapping[str, ColumnFit]) -> Model:
     header = table.schema.columns
     return Model(
         meta_name="ScaleMeta",
@@ -345,19 +361,25 @@ def _texts(limit: Limit, count: int) -> list[str]:
     return [str(v) for v in (limit if isinstance(limit, list) else [limit] * count)]
 
 
-def _load(ctx: Context, model: Model, table: Table) -> tuple[str | None, dict[str, _Fit]]:
+def _load(ctx: Context, model: Model, table: Table) -> tuple[str | None, dict[str, ColumnFit]]:
     """Return the method and what was learnt. Raises: BadData: it does not fit the table."""
+    method, fits = read_fits(model)
+    need_columns(ctx, table, fits)
+    return method, fits
+
+
+def read_fits(model: Model) -> tuple[str | None, dict[str, ColumnFit]]:
+    """Return a model's method and what was learnt. Raises: BadData: it is not of FeatureScale."""
     method = model.meta.get("method") or None
     columns = model.param.get("col_scale_param")
     if method not in (None, STANDARD, MIN_MAX) or not isinstance(columns, Mapping):
         raise BadData(where="the model input", reason="it is not of FeatureScale")
-    need_columns(ctx, table, columns)
     fits = {}
     for name, values in columns.items():
         if not isinstance(values, Mapping):
             raise BadData(where="the model input", reason=f"it has no values for column {name!r}")
         of = {key: _number(values, key, name=name) for key in ("column_lower", "column_upper")}
-        fits[name] = _Fit(lower=of["column_lower"], upper=of["column_upper"])
+        fits[name] = ColumnFit(lower=of["column_lower"], upper=of["column_upper"])
         if method == STANDARD:
             fits[name].mean = _number(values, "mean", name=name)
             fits[name].std = _divisor(_number(values, "std", name=name))

@@ -43,7 +43,7 @@ class Read(Protocol):
     def __call__(self, model: Model, *, family: Family, where: str) -> LinearModel: ...
 
 
-class Score(Protocol):
+class Scorer(Protocol):
     """Returns the score of every row at the guest; None at a host, which sends its part."""
 
     def __call__(
@@ -58,7 +58,7 @@ class Scheme:
     train: Train
     read: Read
     write: Callable[[LinearModel, LinearParams], Model]
-    score: Score
+    score: Scorer
 
 
 def run_linear_model(ctx: Context, scheme: Scheme | None = None) -> Outputs:
@@ -297,11 +297,10 @@ def _score(ctx: Context, scheme: Scheme, model: LinearModel, parts: Sequence[Row
         return None
     if not ctx.params.family.classifies:
         return write_values(ctx, scored)
-    classes = model.classes or tuple(range(max(2, len(model.parts))))
     if model.one_vs_rest:
-        return write_class_predictions(ctx, scored, classes=classes)
+        return write_class_predictions(ctx, scored, classes=model.labels)
     threshold = ctx.params.predict_param.threshold
-    return write_predictions(ctx, scored, classes=classes, threshold=threshold)
+    return write_predictions(ctx, scored, classes=model.labels, threshold=threshold)
 
 
 def _predictions(ctx: Context, scheme: Scheme, trained: Trained, rows: Rows) -> Floats:

@@ -50,6 +50,11 @@ class LinearModel:
         """Tell whether there is a training for each class."""
         return len(self.parts) > 1
 
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Return what a model of classes predicts: their numbers where it does not know them."""
+        return self.classes or tuple(range(max(2, len(self.parts))))
+
     def names(self) -> list[str]:
         """Return how the trainings are named: by class, at the others by number."""
         return [str(c) for c in self.classes or range(len(self.parts))]

@@ -32,20 +32,22 @@ class Source:
     where: str  #: what messages call the table
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[TableBatch]:
         """Return all batches that have rows, in stored order."""
-        found: list[Batch] = []
+        found: list[TableBatch] = []
         start = 0
         for part_number, part in enumerate(self.parts):
             for number, rows in enumerate(part.batches):
                 if rows:
-                    found.append(Batch(part=part_number, number=number, start=start, rows=rows))
+                    found.append(
+                        TableBatch(part=part_number, number=number, start=start, rows=rows)
+                    )
                     start += rows
         return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class TableBatch:
     """One batch of a table."""
 
     part: int
@@ -58,11 +60,11 @@ class Batch:
         return self.start + self.rows
 
 
-Block = tuple[Batch, ...]
+Block = tuple[TableBatch, ...]
 """Consecutive batches that one Spark task works on."""
 
 
-def cut(batches: Sequence[Batch], count: int) -> list[Block]:
+def cut(batches: Sequence[TableBatch], count: int) -> list[Block]:
     """Return at most `count` blocks of about equal rows, none of them empty."""
     if not batches:
         return []
@@ -87,7 +89,7 @@ class SourceReader:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def batch(self, batch: Batch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def batch(self, batch: TableBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Return one batch. Raises: BadData: its file is damaged. StorageMissing, ..."""
         file = self._open(batch.part)
         rows = file.batch(batch.number, columns)

@@ -23,7 +23,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
-from fedflow.spark.tables.blocks import Batch, Source, SourceReader, cut
+from fedflow.spark.tables.blocks import Source, SourceReader, TableBatch, cut
 from fedflow.spark.tables.jobs import (
     DONE,
     FAILED,
@@ -66,7 +66,7 @@ class _Plan:
     """What all tasks of one `take` know."""
 
     source: Source
-    batches: tuple[Batch, ...]
+    batches: tuple[TableBatch, ...]
     count: int  #: rows of the result
     bucket_rows: int
     old: tuple[str, ...]  #: columns that come from the table
@@ -226,7 +226,9 @@ def _by_shuffle(cluster: Cluster, plan: _Plan, rows: Positions) -> list[WrittenP
     return [pickle.loads(content) for content in found]  # noqa: S301  of this party's own workers
 
 
-def _send(plan: _Plan, block: Sequence[Batch], low: int, high: int) -> Iterator[pa.RecordBatch]:
+def _send(
+    plan: _Plan, block: Sequence[TableBatch], low: int, high: int
+) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows of a block, by bucket."""
     ascending = _read_numbers(plan.uri, _ASCENDING, low, high)
     order = _read_numbers(plan.uri, _ORDER, low, high)
