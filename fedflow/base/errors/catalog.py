@@ -17,7 +17,11 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 | 1800 | settings and start-up |
 | 1900 | store |
 | 2000 | models |
+<<<<<<< HEAD
 | 2200 | the serving process |
+=======
+| 2100 | scoring of rows online |
+>>>>>>> 298d923 (serving: rows are scored online by linear models, as a predict job does)
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from fedflow.base.errors import (  # noqa: F401  # each defines the classes of i
     models,
     parties,
     requests,
+    serving,
     serving_process,
     start,
     store,

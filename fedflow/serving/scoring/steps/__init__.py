@@ -1,0 +1,1 @@
+"""What single components do to rows online; each module imports the room of its components."""

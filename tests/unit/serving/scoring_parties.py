@@ -1,0 +1,267 @@
+"""Pipelines of real components at several parties, and the same models online.
+
+All components run for real, in threads over an in-process federation, with 1024-bit keys: once to
+train, once to predict. What a party stores becomes a `DeployedModel`, as its server sends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedflow.domain.site import Role, Site
+from fedflow.sdk import Inputs, Model, TableKind, TableSchema, spec_of
+from fedflow.serving.scoring.batch import Score
+from fedflow.serving.scoring.deployed import DeployedComponent, DeployedModel
+from fedflow.serving.scoring.pipeline import OnlineModel, build
+from fedflow.testing.memory_tables import MemoryTable, MemoryTableStore
+from fedflow.testing.run import outputs_of, run_component
+from tests.support.shared_keys import shared_keys
+from tests.unit.components.hetero_lr_parties import ARBITER, GUEST, HOST, HOST_2
+
+PARTIES = (GUEST, HOST)
+THREE = (GUEST, HOST, HOST_2)
+
+Row = dict[str, Any]
+Rows = dict[Site, list[Row]]
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One component of a pipeline."""
+
+    name: str
+    cls: Any
+    params: Mapping[str, Any] = field(default_factory=dict)
+    at: Mapping[Site, Mapping[str, Any]] = field(default_factory=dict)  #: further, per site
+    isometric: Sequence[str] = ()  #: whose models training takes
+
+    @property
+    def trains(self) -> bool:
+        return "train_data" in spec_of(self.cls).data_ports
+
+    def params_of(self, site: Site) -> dict[str, Any]:
+        return {**self.params, **self.at.get(site, {})}
+
+
+class Pipeline:
+    """Components in a row, trained and deployed; the first reads raw rows."""
+
+    def __init__(
+        self, nodes: Sequence[Node], folder: Path, *, sites: Sequence[Site] = PARTIES
+    ) -> None:
+        self.nodes = nodes
+        self.sites = tuple(sites)
+        self.models: dict[str, dict[Site, Model]] = {}
+        self._folder = folder
+
+    def train(self, rows: Rows, labels: Sequence[Any]) -> None:
+        """Train on raw rows; the guest's column `y` has the labels."""
+        labelled = [{**row, "y": label} for row, label in zip(rows[GUEST], labels, strict=True)]
+        self._run({**rows, GUEST: labelled}, trains=True)
+
+    def predict(self, rows: Rows) -> dict[str, list[Any]]:
+        """Return the last prediction table of the guest's rows, which have no labels."""
+        return self._run(rows, trains=False)
+
+    def _run(self, rows: Rows, *, trains: bool) -> dict[str, list[Any]]:
+        tables: dict[Site, Any] = {site: raw(rows[site]) for site in self.sites}
+        for node in self.nodes:
+            port = ("train_data" if trains else "test_data") if node.trains else "data"
+            uses = [*([] if trains else [node.name]), *(node.isometric if trains else ())]
+            inputs = {
+                site: Inputs(
+                    data={port: [("upstream", tables.get(site))]},
+                    model={
+                        name: self.models[name][site]
+                        for name in uses
+                        if site in self.models.get(name, {})
+                    },
+                )
+                for site in (*self.sites, ARBITER)
+            }
+            arbiter = (ARBITER,) if Role.ARBITER in spec_of(node.cls).roles else ()
+            with shared_keys():
+                outputs = outputs_of(
+                    run_component(
+                        node.cls,
+                        sites=(*self.sites, *arbiter),
+                        work_dir=self._folder / f"{node.name}{trains}",
+                        params={s: node.params_of(s) for s in (*self.sites, *arbiter)},
+                        inputs=inputs,
+                    )
+                )
+            if trains:
+                stored = {site: made.model for site, made in outputs.items()}
+                self.models[node.name] = {s: m for s, m in stored.items() if m is not None}
+            for site in self.sites:
+                tables[site] = next(iter(outputs[site].data), None)
+        found: dict[str, list[Any]] = tables[GUEST].read().to_pydict()
+        return found
+
+    def dsl(self) -> dict[str, Any]:
+        """Return the predict DSL, with components that only pass rows on or measure."""
+        components: dict[str, Any] = {
+            "reader_0": {"module": "Reader", "output": {"data": ["data"]}},
+        }
+        data = "reader_0.data"
+        for place, node in enumerate(self.nodes):
+            port = "test_data" if node.trains else "data"
+            one: dict[str, Any] = {
+                "module": spec_of(node.cls).module,
+                "input": {"data": {port: [data]}},
+                "output": {"data": ["data"]},
+            }
+            if self.models.get(node.name):
+                one["input"]["model"] = [f"pipeline.{node.name}.model"]
+            components[node.name] = one
+            data = f"{node.name}.data"
+            if place == 0:
+                components["intersection_0"] = {
+                    "module": "Intersection",
+                    "input": {"data": {"data": [data]}},
+                    "output": {"data": ["data"]},
+                }
+                data = "intersection_0.data"
+        components["evaluation_0"] = {
+            "module": "Evaluation",
+            "input": {"data": {"data": [data]}},
+        }
+        return {"components": components}
+
+    def share(self, site: Site) -> DeployedModel:
+        """Return what a party has stored, by way of JSON."""
+        components = {}
+        for node in self.nodes:
+            model = self.models[node.name].get(site)
+            if model is not None:
+                components[node.name] = DeployedComponent(
+                    module=spec_of(node.cls).module,
+                    param_name=model.param_name,
+                    meta_name=model.meta_name,
+                    param=json.loads(json.dumps(dict(model.param))),
+                    meta=json.loads(json.dumps(dict(model.meta))),
+                )
+        return DeployedModel(
+            role=site.role.value,
+            party_id=site.party_id,
+            model_id="guest-9999#host-10000#model",
+            model_version="202611280000000000000",
+            roles={
+                "guest": [GUEST.party_id],
+                "host": [s.party_id for s in self.sites if s.role is Role.HOST],
+            },
+            digest="d" * 64,
+            dsl=self.dsl(),
+            parameters={node.name: node.params_of(site) for node in self.nodes},
+            components=components,
+        )
+
+    def online(self) -> Online:
+        """Return the model at all parties."""
+        return Online({site: build(self.share(site)) for site in self.sites})
+
+
+@dataclass
+class Online:
+    """One model at all its parties."""
+
+    models: Mapping[Site, OnlineModel]
+
+    def score(self, rows: Mapping[Site, Sequence[Any]]) -> list[Score]:
+        """Return the scores of a batch."""
+        guest = self.models[GUEST]
+        partials = {
+            site.party_id: model.partial(model.read(rows[site]))
+            for site, model in self.models.items()
+            if site is not GUEST
+        }
+        return guest.merge(guest.local(guest.read(rows[GUEST])), partials)
+
+    def one_by_one(self, rows: Mapping[Site, Sequence[Any]]) -> list[Score]:
+        """Return the scores, each row in a request of its own."""
+        found = []
+        for number in range(len(rows[GUEST])):
+            found += self.score({site: given[number : number + 1] for site, given in rows.items()})
+        return found
+
+
+def raw(rows: Sequence[Row]) -> MemoryTable:
+    """Return rows as an upload stores them: text; what is not there is an empty cell."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, Any] = {"id": [f"id{number:05}" for number in range(len(rows))]}
+    for name in names:
+        columns[name] = pa.array([_cell(row.get(name)) for row in rows], pa.string())
+    schema = TableSchema(kind=TableKind.RAW, id="id", columns=tuple(names))
+    return MemoryTableStore().add(pa.table(columns), schema=schema)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def assert_same(found: Sequence[Score], offline: Mapping[str, Sequence[Any]]) -> None:
+    """Check the scores of rows against a prediction table of the same rows."""
+    assert [score.error for score in found] == [None] * len(offline["predict_score"])
+    best = [max(s.score) if isinstance(s.score, list) else s.score for s in found]
+    np.testing.assert_allclose(
+        np.array(best, dtype=float), offline["predict_score"], rtol=1e-9, atol=1e-9
+    )
+    if found[0].label is not None:
+        assert [score.label for score in found] == list(offline["predict_result"])
+    if "predict_detail" in offline and isinstance(found[0].score, list):
+        for score, text in zip(found, offline["predict_detail"], strict=True):
+            details = [float(part.split(": ")[1]) for part in text.strip("{}").split(", ")]
+            np.testing.assert_allclose(score.score, details, rtol=1e-9, atol=1e-9)
+
+
+def assert_equal_scores(found: Sequence[Score], others: Sequence[Score]) -> None:
+    """Check that two ways give the same numbers."""
+    assert [(s.label, s.error) for s in found] == [(s.label, s.error) for s in others]
+    np.testing.assert_allclose(_numbers(found), _numbers(others), rtol=1e-12, atol=1e-12)
+
+
+def _numbers(scores: Sequence[Score]) -> list[Any]:
+    return [s.score for s in scores if s.error is None]
+
+
+def table_of(rows: Rows, chosen: Sequence[int]) -> Rows:
+    """Return some of the rows, at all parties."""
+    return {site: [given[number] for number in chosen] for site, given in rows.items()}
+
+
+def numbers_of(
+    count: int, *, seed: int, sites: Sequence[Site] = PARTIES, width: int = 4, missing: float = 0.0
+) -> Rows:
+    """Return rows of numbers, x0 to x<width - 1> at each party, some of them missing."""
+    generator = np.random.default_rng(seed)
+    found: Rows = {}
+    for site in sites:
+        values = generator.normal(size=(count, width)) * 3.0 + 1.0
+        gaps = generator.random(values.shape) < missing
+        found[site] = [
+            {
+                f"x{column}": None if gaps[row, column] else float(values[row, column])
+                for column in range(width)
+            }
+            for row in range(count)
+        ]
+    return found
+
+
+def labels_of(rows: Rows, *, classes: int = 2) -> list[int]:
+    """Return labels that the features tell, as classes from 0 on."""
+    totals = np.array(
+        [
+            sum(value or 0.0 for site in rows for value in rows[site][number].values())
+            for number in range(len(rows[GUEST]))
+        ]
+    )
+    cuts = np.quantile(totals, np.arange(1, classes) / classes)
+    return [int(number) for number in np.searchsorted(cuts, totals)]
