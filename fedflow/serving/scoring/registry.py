@@ -23,7 +23,11 @@ INPUTS: Final[Mapping[str, str]] = {
     "dataio": "inputs:data_transform",
 }
 STEPS: Final[Mapping[str, str]] = {
+    "featureimputation": "columns:feature_imputation",
     "featurescale": "scaling:feature_scale",
+    "heterofeaturebinning": "binning:hetero_feature_binning",
+    "heterofeatureselection": "columns:hetero_feature_selection",
+    "onehotencoder": "columns:one_hot_encoder",
 }
 MODELS: Final[Mapping[str, str]] = {
     "heterolr": "linear:hetero_lr",
