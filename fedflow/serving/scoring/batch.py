@@ -57,6 +57,19 @@ class Batch:
         for row in np.flatnonzero(rows).tolist():
             self.errors.setdefault(row, reason)
 
+    def fail_missing(self, missing: Flags, columns: Sequence[str]) -> None:
+        """Give rows an error that have no value in some columns: `missing` is rows x columns."""
+        for row in np.flatnonzero(missing.any(axis=1)).tolist():
+            absent = [columns[place] for place in np.flatnonzero(missing[row])[:SHOWN].tolist()]
+            self.errors.setdefault(row, f"no value of {', '.join(absent)}")
+
+    @property
+    def failed(self) -> Flags:
+        """Return which rows have an error."""
+        failed = np.zeros(len(self.features), dtype=np.bool_)
+        failed[list(self.errors)] = True
+        return failed
+
 
 Work = Callable[[Batch], Batch]  #: one step
 

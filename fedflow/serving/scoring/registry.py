@@ -30,9 +30,11 @@ STEPS: Final[Mapping[str, str]] = {
     "onehotencoder": "columns:one_hot_encoder",
 }
 MODELS: Final[Mapping[str, str]] = {
+    "heterofastsecureboost": "trees:hetero_secureboost",
     "heterolr": "linear:hetero_lr",
     "heterolinr": "linear:hetero_linr",
     "heteropoisson": "linear:hetero_poisson",
+    "heterosecureboost": "trees:hetero_secureboost",
 }
 SCORES: Final[Mapping[str, str]] = {}
 """What follows a model and works on its scores."""

@@ -169,7 +169,7 @@ def test_a_host_gets_woe_only_by_a_merge(tmp_path: Path) -> None:
     rows = numbers_of(60, seed=1)
     pipeline.train(rows, labels_of(rows))
     pipeline.nodes[1].at = {}
-    with pytest.raises(UnservableModel, match="binning_0 cannot be served.*no woe of columns x0"):
+    with pytest.raises(UnservableModel, match=r"binning_0 cannot be served.*no woe of columns x0"):
         build(pipeline.share(HOST))
     models = pipeline.models["binning_0"]
     arrays = extract_woe(models[GUEST].param, HOST.party_id)
@@ -229,7 +229,5 @@ def test_steps_with_models_of_other_columns_are_refused(tmp_path: Path) -> None:
     pipeline.models["scale_0"][GUEST] = replace(
         scale, param={**scale.param, "col_scale_param": columns}
     )
-    with pytest.raises(
-        UnservableModel, match="scale_0 cannot be served: the rows lack its .*other"
-    ):
+    with pytest.raises(UnservableModel, match=r"scale_0 cannot .* lack its columns other"):
         build(pipeline.share(GUEST))

@@ -17,7 +17,7 @@ from fedflow.components.linear.params import (
 from fedflow.components.linear.rows import SMALLEST_EXPOSURE
 from fedflow.components.linear.stored import LinearModel
 from fedflow.domain.site import Role
-from fedflow.serving.scoring.batch import SHOWN, Batch, Flags, Floats, Places
+from fedflow.serving.scoring.batch import Batch, Flags, Floats, Places
 from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, answer_of
 from fedflow.serving.scoring.predicted import Predicted
 from fedflow.serving.scoring.registry import StepSource
@@ -93,12 +93,12 @@ class LinearScorer:
     def partial(self, batch: Batch) -> HostAnswer:
         """Return a host's part of the scores of all rows."""
         scores = self.local(batch)
-        return answer_of(_failed(batch), scores=scores)
+        return answer_of(batch.failed, scores=scores)
 
     def local(self, batch: Batch) -> Floats:
         """Return this party's part of the scores of all rows: rows x trainings."""
         used = batch.features[:, self.places]
-        _refuse_missing(batch, np.isnan(used), self.columns)
+        batch.fail_missing(np.isnan(used), self.columns)
         with np.errstate(over="ignore", invalid="ignore"):
             scores: Floats = used @ self.coef + self.intercepts
         if self.exposure is not None:
@@ -124,16 +124,3 @@ class LinearScorer:
 
     def check(self, host: int, answer: HostAnswer) -> None:
         """Do nothing: finite scores of the right shape are all that a host can say."""
-
-
-def _failed(batch: Batch) -> Flags:
-    failed = np.zeros(len(batch.features), dtype=np.bool_)
-    failed[list(batch.errors)] = True
-    return failed
-
-
-def _refuse_missing(batch: Batch, missing: Flags, columns: Sequence[str]) -> None:
-    """Give rows an error that have no value where the model needs one."""
-    for row in np.flatnonzero(missing.any(axis=1)).tolist():
-        absent = [columns[place] for place in np.flatnonzero(missing[row])[:SHOWN].tolist()]
-        batch.errors.setdefault(row, f"no value of {', '.join(absent)}")
