@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.administration.permissions import PermissionRules, Permissions
@@ -62,10 +63,14 @@ from fedflow.app.queries.jobs import Jobs
 from fedflow.app.queries.site_jobs import SiteJobs
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id
+from fedflow.base.lazy import Lazy
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import OwnEngines
 from fedflow.domain.job.parameters import JobParameters
 from fedflow.wire.versions import OURS, Speaks
+
+if TYPE_CHECKING:
+    from fedflow.app.ports.serving import ServingServers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +92,7 @@ class Ports:
     servers: PartyServers = field(default_factory=OnlyServer)  #: of this party
     providers: ProviderChoice | None = None  #: None: all components come with fedflow
     applications: Applications | None = None  #: None: this party has no Spark cluster
+    servings: ServingServers | None = None  #: None: this party serves no models
 
 
 class Core:
@@ -127,8 +133,9 @@ class Core:
         self.parameter_updates, self.heartbeats = own.parameter_updates, own.heartbeats
         self.scheduler = Scheduler(leading)
 
-        of_models = _ModelHalf(kernel, repository=self.models)
+        of_models = _ModelHalf(kernel, repository=self.models, servings=ports.servings)
         self.deployment, self.migrations = of_models.deployment, of_models.migrations
+        self.publishing = of_models.publishing
         self.delivery = Delivery(
             replace(leading, parties=ports.parties),
             initiator=own.initiator,
@@ -243,13 +250,25 @@ class _InitiatorHalf:
 class _ModelHalf:
     """What changes models at all their sites, and this server's part of it."""
 
-    def __init__(self, kernel: Kernel, *, repository: ModelRepository) -> None:
+    def __init__(
+        self, kernel: Kernel, *, repository: ModelRepository, servings: ServingServers | None
+    ) -> None:
         self.changes = ModelChanges(kernel)
+        self.publishing = Lazy(lambda: _publishing().Publishing(kernel, servings=servings))
+        self.publish_here = Lazy(
+            lambda: _publishing().LocalPublishing(kernel, repository=repository, servings=servings)
+        )
         self.deployment = Deployment(kernel, model_changes=self.changes)
         self.migrations = Migrations(kernel, model_changes=self.changes)
         self.prepared = PreparedModels(clock=kernel.clock)
         self.deploy_here = LocalDeployment(kernel, repository=repository, prepared=self.prepared)
         self.migrate_here = LocalMigration(kernel, repository=repository, prepared=self.prepared)
+
+
+def _publishing() -> Any:
+    from fedflow.app.models import publishing  # most servers never need it
+
+    return publishing
 
 
 def build_core(
@@ -352,3 +371,4 @@ def _add_commands(
     commands.add("model_migrate", migrate.prepare, prepare=migrate.check)
     commands.add("model_commit", prepared.commit)
     commands.add("model_undo", prepared.undo)
+    commands.add_look("model_publish", lambda asked: of_models.publish_here().answer(asked))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedflow.app.models.model_tags import ModelTags
     from fedflow.app.models.model_views import ModelViews
     from fedflow.app.models.models import ModelRepository
+    from fedflow.app.models.publishing import Publishing
     from fedflow.app.models.woe_arrays import WoeArrays
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_storages import WorkerStorages
@@ -76,6 +77,7 @@ class ModelServices:
     repository: ModelRepository
     deployment: Deployment
     migrations: Migrations
+    publishing: Lazy[Publishing]
     exchange: ModelExchange
     storing: ModelStoring
     tags: ModelTags

@@ -13,7 +13,7 @@ from fedflow.base.settings import Settings
 from fedflow.base.values import dataclass
 
 SHOWN: Final = (
-    "party_id", "insecure", "shared_home",
+    "party_id", "insecure", "shared_home", "servings.hosts",
     "fateflow.host", "fateflow.grpc_host", "fateflow.http_port", "fateflow.grpc_port",
     "fateflow.address", "fateflow.http_behind_tls_proxy",
     "database.engine", "database.name", "database.host", "database.port",
@@ -51,6 +51,7 @@ SHOWN: Final = (
 """Paths of settings."""
 
 HIDDEN: Final = (
+    "servings.token",
     "database.user", "database.passwd",
     "tls.ca", "tls.certificate", "tls.key",
     "authentication.client.http_app_key", "authentication.client.http_secret_key",

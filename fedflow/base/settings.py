@@ -244,6 +244,13 @@ class ModelStoreAddress(SettingsSection, frozen=True, kw_only=True):
     timeout: Count = 30  #: seconds that one statement may take (mysql)
 
 
+class Servings(SettingsSection, frozen=True, kw_only=True):
+    """The serving processes of this party, to which `model/load` publishes models."""
+
+    hosts: tuple[str, ...] = ()  #: `host:port` of each one's admin port, or its URL
+    token: str | None = None  #: what their admin ports ask for
+
+
 class HealthLimits(SettingsSection, frozen=True, kw_only=True):
     """What `/readyz` goes by."""
 
@@ -312,6 +319,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     storage: Storage = Storage()
     provider: ProviderSettings = ProviderSettings()
     model_store_address: ModelStoreAddress = ModelStoreAddress()
+    servings: Servings = Servings()
     retention: RetentionSettings = RetentionSettings()
     health: HealthLimits = HealthLimits()
     log: Log = Log()
@@ -349,6 +357,7 @@ def parse_settings(values: Mapping[str, Any]) -> Settings:
     _check_tls(settings)
     _check_servers(settings)
     _check_model_store(settings)
+    _check_servings(settings)
     _check_place(settings)
     _check_storage(settings.storage)
     _check_engines(settings)
@@ -536,6 +545,14 @@ def _check_model_store(settings: Settings) -> None:
     if address.storage == "mysql" and not re.fullmatch(r"[0-9A-Za-z_$]{1,64}", address.name):
         reason = f"{address.name!r} is no database name"
         raise BadSetting(path="model_store_address.name", reason=reason)
+
+
+def _check_servings(settings: Settings) -> None:
+    for place, one in enumerate(settings.servings.hosts):
+        found = _ROUTE.fullmatch(re.sub(r"^https?://", "", one.strip()).rstrip("/"))
+        if found is None or not 0 < int(found[2]) < 65_536:
+            reason = f"{one[:100]!r} is no host:port"
+            raise BadSetting(path=f"servings.hosts[{place}]", reason=reason)
 
 
 def _check_tls(settings: Settings) -> None:

@@ -283,9 +283,18 @@ def woe_merge(
 @_deployed_version
 @asks_server
 def load(at: Session, version: str) -> None:
-    """Publish a deployed version to online serving."""
+    """Load a deployed version into the serving processes of all its parties, or of none."""
     found = at.client.models.load(version)
-    at.out.done(found, f"Version {version} was loaded.")
+    at.out.done(found, f"Version {version} is loaded at all parties.")
+
+
+@command.command()
+@_deployed_version
+@asks_server
+def unload(at: Session, version: str) -> None:
+    """Let the serving processes of all parties forget a version."""
+    found = at.client.models.unload(version)
+    at.out.done(found, f"Version {version} is not loaded any more.")
 
 
 @command.command()
@@ -293,9 +302,18 @@ def load(at: Session, version: str) -> None:
 @click.option("-s", "--service", required=True, metavar="ID", help="Service id.")
 @asks_server
 def bind(at: Session, version: str, service: str) -> None:
-    """Name a service for a deployed version."""
+    """Let this party's serving processes answer a service with a loaded version."""
     at.client.models.bind(version, service)
     at.out.done({"service": service, "model_version": version}, f"{service} serves {version}.")
+
+
+@command.command()
+@click.option("-s", "--service", required=True, metavar="ID", help="Service id.")
+@asks_server
+def unbind(at: Session, service: str) -> None:
+    """Let this party's serving processes forget a service."""
+    at.client.models.unbind(service)
+    at.out.done({"service": service}, f"{service} is not served any more.")
 
 
 @command.command("homo-convert")

@@ -180,15 +180,36 @@ class ModelCalls:
         )
 
     def load(self, version: str) -> dict[str, Any]:
-        """Publish a deployed version to online serving. Raises: NotSupportedYet."""
+        """Load a deployed version into the serving processes of all its parties, or of none.
+
+        Returns role -> party -> 0. Raises: ModelNotFound, ModelNotDeployed, NotModelInitiator,
+        NoServings, NotPublished.
+        """
         found: dict[str, Any] = self._connection.do(
             "model/load", {"job_id": version}, dict[str, Any]
         )
         return found
 
+    def unload(self, version: str) -> dict[str, Any]:
+        """Let the serving processes of all its parties forget a version. Raises: as `load`."""
+        found: dict[str, Any] = self._connection.do(
+            "model/unload", {"job_id": version}, dict[str, Any]
+        )
+        return found
+
     def bind(self, version: str, service_id: str) -> None:
-        """Name a service for a deployed version. Raises: NotSupportedYet."""
+        """Let this party's serving processes answer a service with a loaded version.
+
+        Raises: as `load`; BadServiceId.
+        """
         self._connection.do("model/bind", {"job_id": version, "service_id": service_id})
+
+    def unbind(self, service_id: str) -> None:
+        """Let this party's serving processes forget a service.
+
+        Raises: BadServiceId, NoServings, NotPublished.
+        """
+        self._connection.do("model/unbind", {"service_id": service_id})
 
     def homo_convert(self, model_id: str, version: str, site: Site, framework: str = "") -> Any:
         """Convert a horizontal model to a framework's format. Raises: NotSupportedYet."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flask import Flask
 
@@ -47,6 +47,9 @@ from fedflow.web.context import Built
 from fedflow.web.errors import UNKNOWN_PAGE
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
 from fedflow.wire.versions import OURS, Speaks
+
+if TYPE_CHECKING:
+    from fedflow.app.ports.serving import ServingServers
 
 _RETENTION_S: Final = 600.0  #: longest pause between two rounds that delete old jobs
 
@@ -161,6 +164,16 @@ def engines_of(settings: Settings) -> OwnEngines:
         default=settings.default_engines.computing.upper(),
         spark=settings.fate_on_spark.spark.master is not None,
     )
+
+
+def servings_of(settings: Settings) -> ServingServers | None:
+    """Return the serving processes that the settings name, None if they name none."""
+    given = settings.servings
+    if not given.hosts:
+        return None
+    from fedflow.client.serving_servers import HttpServingServers  # few servers need it
+
+    return HttpServingServers(given.hosts, token=given.token)
 
 
 def register_engines(settings: Settings, store: Store, now_ms: int) -> None:

@@ -34,6 +34,7 @@ def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelS
         repository=core.models,
         deployment=core.deployment,
         migrations=core.migrations,
+        publishing=core.publishing,
         exchange=exchange,
         storing=ModelStoring(
             store=store,

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -28,6 +27,7 @@ from fedflow.executor.processes import start_time_of
 from fedflow.serving.online import Build, ServableModel
 from fedflow.serving.process import ServingProcess
 from fedflow.serving.settings import ServingSettings
+from fedflow.wire.deployed_model import DeployedModel
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +38,9 @@ _PRIVATE: Final = 0o077
 
 def build_share(share: bytes) -> ServableModel:
     """Return the model of a share's JSON. Raises: FedflowError: why it cannot be served."""
-    scoring = import_module("fedflow.serving.scoring.pipeline")
-    shares = import_module("fedflow.serving.scoring.share")
-    built: ServableModel = scoring.build(decode_as(share, shares.ModelShare))
-    return built
+    from fedflow.serving.scoring.pipeline import build  # a process without models needs none of it
+
+    return build(decode_as(share, DeployedModel))
 
 
 def run(settings: ServingSettings, home: Path, *, build: Build = build_share) -> None:

@@ -5,7 +5,8 @@ Source: `docs/reference/rest.md#models`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response
 
@@ -18,11 +19,12 @@ from fedflow.base.errors.models import (
     ModelNotDeployed,
     ModelNotFound,
     NoPredictDsl,
+    NotPublished,
 )
-from fedflow.base.errors.requests import BadRequest, NotSupportedYet
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job.document import JsonObject
 from fedflow.domain.job.predict_conf import predict_conf_template
-from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
+from fedflow.domain.models.model import ModelFilter, ModelVersion
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Alternatives, Body, Text, site_of
@@ -33,10 +35,12 @@ from fedflow.wire.api.models import NewVersion
 from fedflow.wire.json_text import decode_json
 from fedflow.wire.model_fields import new_version
 
+if TYPE_CHECKING:
+    from fedflow.app.models.publishing import Published
+    from fedflow.app.ports.serving import ServingReply
+
 model_deploy = Blueprint("model_deploy", __name__, url_prefix="/model")
 model_deploy.before_request(require_client)
-
-SERVING: Final = "Online serving (model/load and model/bind)"
 
 
 # --- deploy ---------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def _migrate_request(body: MigrateModelBody) -> MigrateRequest:
     )
 
 
-# --- serving, which does not exist yet ------------------------------------------------------------
+# --- serving --------------------------------------------------------------------------------------
 
 
 class LoadBody(Body, frozen=True):
@@ -215,7 +219,7 @@ class LoadBody(Body, frozen=True):
     initiator: dict[str, Any] | None = None
     role: dict[str, Any] | None = None
     job_parameters: dict[str, Any] | None = None
-    servings: list[Any] | None = None
+    servings: list[Any] | None = None  #: without effect: the conf names them
 
 
 class BindModelBody(LoadBody, frozen=True):
@@ -224,52 +228,90 @@ class BindModelBody(LoadBody, frozen=True):
     service_id: Text | None = None
 
 
-@route(model_deploy, "/load", body=LoadBody, data=NewVersion)
+class UnbindModelBody(Body, frozen=True):
+    """A service id, or several."""
+
+    service_id: Alternatives
+
+
+@route(model_deploy, "/load", body=LoadBody, data=dict[str, Any])
 def load(body: LoadBody) -> Response:
-    """Publish a deployed version to online serving: not supported yet, after FATE's checks."""
-    return _serve(body)
+    """Load a deployed version into the serving processes of all its parties, or of none."""
+    return _published(body, services().models.publishing().load)
+
+
+@route(model_deploy, "/unload", body=LoadBody, data=dict[str, Any])
+def unload(body: LoadBody) -> Response:
+    """Let the serving processes of a version's parties forget it, and what is bound to it."""
+    return _published(body, services().models.publishing().unload)
 
 
 @route(model_deploy, "/bind", body=BindModelBody)
 def bind(body: BindModelBody) -> Response:
-    """Name a service for a deployed version: not supported yet, after FATE's checks."""
+    """Let this party's serving processes answer a service with a loaded version."""
     if not body.service_id:
         return refusal(envelope.ARGUMENT_ERROR, "no service id")
-    return _serve(body)
-
-
-def _serve(body: LoadBody) -> Response:
     try:
-        _check_loadable(body)
+        model_id, version = _named(body)
+        replies = services().models.publishing().bind(body.service_id, model_id, version)
     except (ModelNotFound, ModelNotDeployed) as exc:
-        return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR})
-    _not_yet()
+        return _not_loadable(exc)
+    return _bound(replies, job_id=version)
 
 
-def _not_yet() -> NoReturn:
-    raise NotSupportedYet(what=SERVING)
+@route(model_deploy, "/unbind", body=UnbindModelBody)
+def unbind(body: UnbindModelBody) -> Response:
+    """Let this party's serving processes forget services."""
+    publishing = services().models.publishing()
+    replies = [reply for one in body.service_id for reply in publishing.unbind(one)]
+    return _bound(replies, job_id=None)
 
 
-def _check_loadable(body: LoadBody) -> None:
-    """Raises: BadRequest, ModelNotFound, ModelNotDeployed."""
+def _bound(replies: Sequence[ServingReply], *, job_id: str | None) -> Response:
+    from fedflow.app.models.publishing import summed_up
+
+    said = summed_up(replies)
+    if said.retcode:
+        exc = NotPublished(reason=said.retmsg.removesuffix("."))
+        return answer({**envelope.failure(exc), "job_id": job_id})
+    return success(job_id=job_id)
+
+
+def _published(body: LoadBody, carry_out: Callable[[str | None, str], Published]) -> Response:
+    """Return FATE's answer to a load: a code per party, and what each said."""
+    try:
+        model_id, version = _named(body)
+        done = carry_out(model_id, version)
+    except (ModelNotFound, ModelNotDeployed) as exc:
+        return _not_loadable(exc)
+    codes: dict[str, dict[str, int]] = {}
+    detail: dict[str, dict[str, Any]] = {}
+    for site, reply in done.replies.items():
+        role, party = site.role.value, str(site.party_id)
+        codes.setdefault(role, {})[party] = reply.retcode
+        said = {"retcode": reply.retcode, "retmsg": reply.retmsg}
+        detail.setdefault(role, {})[party] = said
+    data = {**codes, "detail": detail}
+    if done.done:
+        return success(data, job_id=version)
+    site, reply = next((s, r) for s, r in done.replies.items() if r.retcode)
+    failed = NotPublished(reason=reply.said_by(site))
+    return answer({**envelope.failure(failed), "data": data, "job_id": version})
+
+
+def _not_loadable(exc: FedflowError) -> Response:
+    return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR})
+
+
+def _named(body: LoadBody) -> tuple[str | None, str]:
+    """Return the model's id, if it is given, and its version. Raises: BadRequest."""
+    if body.job_id:
+        return None, body.job_id
     named = body.job_parameters or {}
     model_id, version = named.get("model_id"), named.get("model_version")
-    if body.job_id:
-        model_id, version = None, body.job_id
-    elif body.initiator is None or body.role is None or not version:
+    if body.initiator is None or body.role is None or not version:
         raise BadRequest(
             reason="give job_id, or initiator, role and job_parameters with model_id and"
             " model_version"
         )
-    which = ModelFilter(
-        model_id=None if model_id is None else str(model_id), model_version=str(version)
-    )
-    found = services().models.repository.find(which)
-    if not found:
-        raise ModelNotFound(model=f"model version {str(version)[:100]}")
-    if not any(v.is_deployed for v in found):
-        raise ModelNotDeployed(model=_shown(found[0].key))
-
-
-def _shown(key: ModelKey) -> str:
-    return f"model {key.model_id} version {key.model_version}"
+    return None if model_id is None else str(model_id), str(version)

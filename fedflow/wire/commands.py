@@ -8,7 +8,7 @@ that an older release leaves out has a default. Source of FATE's members:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ LARGE: Final = 32 * MIB  #: of commands that carry a DSL or a conf
 MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+PublishStep = Literal["prepare", "commit", "abort", "unload"]
 WireReason = dict[str, Any]  #: see `reason_to_wire` in `app/protocol/party_commands.py`
 
 
@@ -276,6 +277,15 @@ class MigrateModel(ModelCommand, frozen=True, kw_only=True):
     role: Any = None
     migrate_role: Any = None
     migrate_initiator: str
+
+
+class PublishModel(CommandBody, frozen=True, kw_only=True):
+    """A step of publishing a version to a site's serving processes; the path names the version."""
+
+    model_id: str
+    digest: str  #: of what all sites of the version have in common
+    load_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    step: PublishStep
 
 
 class PreparedModel(CommandBody, frozen=True, kw_only=True):

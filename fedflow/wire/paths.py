@@ -47,6 +47,7 @@ _PARTY: Final[dict[str, tuple[str, type[CommandBody]]]] = {
     "model_migrate": (f"/party/{_JOB}/model/migrate", commands.MigrateModel),
     "model_commit": (f"/party/{_JOB}/model/commit", commands.ModelCommand),
     "model_undo": (f"/party/{_JOB}/model/undo", commands.ModelCommand),
+    "model_publish": (f"/party/{_JOB}/model/publish", commands.PublishModel),
     "task_create": (f"/party/{_TASK}/create", commands.CreateTask),
     "task_start": (f"/party/{_TASK}/start", commands.StartTask),
     "task_collect": (f"/party/{_TASK}/collect", commands.NoMembers),

@@ -16,6 +16,7 @@ from fedflow.cli.flow.main import cli as flow
 from fedflow.cli.main import cli as fedflow
 from tests.e2e.jobs import example, upload_data
 from tests.e2e.servers import DATA, QUICK, Party, standalone
+from tests.support.serving_admin import ServingAdmin, serving_admin
 
 Json = dict[str, Any]
 MODEL_ID = "arbiter-10000#guest-9999#host-10000#model"
@@ -30,6 +31,7 @@ class Place:
     folder: Path
     job_id: str
     version: str  #: deployed from the job
+    serving: ServingAdmin  #: what `model load` publishes to
 
     def run(self, program: click.Command, *words: object, **env: str) -> Result:
         settings = {
@@ -86,10 +88,16 @@ def trained_place(folder: Path) -> Iterator[Place]:
         "FEDFLOW__STORAGE__MYSQL_HOSTS": json.dumps(["127.0.0.1:3306"]),
         "FEDFLOW__MODEL_STORE_ADDRESS__STORAGE": "folder",
     }
-    with standalone(folder, settings=settings) as pair:
+    with (
+        serving_admin() as serving,
+        standalone(
+            folder,
+            settings={**settings, "FEDFLOW__SERVINGS__HOSTS": json.dumps([serving.address])},
+        ) as pair,
+    ):
         upload_data(pair)
         client = pair.guest.client
         job_id = client.submit(*example(iterations=1)).job_id
         assert client.wait(job_id, timeout_s=120).succeeded
         made = client.models.deploy(MODEL_ID, job_id, components=COMPONENTS)
-        yield Place(pair.guest, folder, job_id, made.model_version)
+        yield Place(pair.guest, folder, job_id, made.model_version, serving)

@@ -330,6 +330,20 @@ def model_migrate(place: Place) -> None:
     assert found["guest"] == {"9999": 0}
 
 
+def model_load(place: Place) -> None:
+    answer = place.ok("model", "load", "-j", place.version)
+    assert answer["data"]["guest"] == {"9999": 0}
+    assert set(answer["data"]["detail"]) == {"guest", "host"}
+    assert (MODEL_ID, place.version) in place.serving.loaded
+
+
+def model_bind(place: Place) -> None:
+    place.ok("model", "load", "-j", place.version)
+    conf = {**share(place), "service_id": "credit", "role": None}
+    place.ok("model", "bind", "-j", place.version, "-c", place.file("bind.json", conf))
+    assert place.serving.bound["credit"] == (MODEL_ID, place.version)
+
+
 def model_deploy(place: Place) -> None:
     words = ("--model-id", MODEL_ID, "--model-version", place.job_id)
     made = place.ok("model", "deploy", *words, "--cpn-list", ",".join(COMPONENTS))
@@ -540,8 +554,6 @@ CHECKS: dict[str, Callable[[Place], Any]] = {
     "component woe-array-extract": woe_array("extract", "guest", "9999", "-o", "w.json"),
     "component woe-array-merge": woe_array(
         "merge", "host", "10000", "-i", str(DATA.parent / "hetero_lr" / "dsl.json")),
-    "model load": later("model", "load", "-j", "VERSION"),
-    "model bind": later("model", "bind", "-j", "VERSION", conf={"service_id": "s", "role": None}),
     "model homo-convert": later("model", "homo-convert", conf={}),
     "model homo-deploy": later("model", "homo-deploy", conf={
         "service_id": "s", "component_name": "lr_0", "deployment_type": "kfserving",

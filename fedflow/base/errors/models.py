@@ -178,3 +178,25 @@ class NotPredictable(FedflowError):
     code, retcode, http = 2037, 103, 409
     public = ("model", "reason")
     hint = "`model/get/predict/conf` gives a conf that fits the model."
+
+
+class NoServings(FedflowError):
+    """This party names no serving processes."""
+
+    code, retcode, http = 2040, 100, 409
+    hint = "Name the admin addresses of `fedflow serving run` under `servings.hosts` in the conf."
+
+
+class BadServiceId(FedflowError):
+    """{service_id!r} is no service id."""
+
+    code, retcode, http = 2041, 101, 400
+    public = ("service_id",)
+    hint = "Use up to 200 printable characters without `?`, `:`, `/` and `&`."
+
+
+class NotPublished(FedflowError):
+    """The version was not published: {reason}."""
+
+    code, retcode, http = 2042, 101, 409
+    hint = "Fix the cause named above and repeat the request. Before, no party answers with it."

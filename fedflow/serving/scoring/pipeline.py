@@ -24,7 +24,6 @@ from fedflow.domain.job.dsl import Component, parse_dsl
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Model
 from fedflow.serving.scoring.batch import Batch, Floats, LocalPart, RowHeader, Score, Work
-from fedflow.serving.scoring.deployed import DeployedModel
 from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, read_answer
 from fedflow.serving.scoring.predicted import Predicted
 from fedflow.serving.scoring.registry import (
@@ -38,6 +37,7 @@ from fedflow.serving.scoring.registry import (
     known,
     maker,
 )
+from fedflow.wire.deployed_model import DeployedModel
 
 
 class OnlineScorer(Protocol):

@@ -16,6 +16,7 @@ from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.participant.launcher import TaskLaunch, WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.ports.parties import PartyServers
+from fedflow.app.ports.serving import ServingServers
 from fedflow.app.protocol import commands
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
@@ -263,6 +264,7 @@ class OneServer:
     engines: OwnEngines = field(default_factory=OwnEngines)
     limits: JobLimits = field(default_factory=JobLimits)
     applications: FakeApplications = field(default_factory=FakeApplications)
+    servings: ServingServers | None = None
     processes: Processes = field(init=False)
     changes: JobNotifier = field(init=False)
     core: Core = field(init=False)
@@ -292,6 +294,7 @@ class OneServer:
             salt=1,
             servers=self.servers,
             applications=self.applications if self.engines.spark else None,
+            servings=self.servings,
         )
         spark = SparkSite(master="local", nodes=1, tables_uri="/tables", wait_s=60)
         settings = WorkerSettings(

@@ -18,10 +18,10 @@ import pyarrow as pa
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Model, TableKind, TableSchema, spec_of
 from fedflow.serving.scoring.batch import Score
-from fedflow.serving.scoring.deployed import DeployedComponent, DeployedModel
 from fedflow.serving.scoring.pipeline import OnlineModel, build
 from fedflow.testing.memory_tables import MemoryTable, MemoryTableStore
 from fedflow.testing.run import outputs_of, run_component
+from fedflow.wire.deployed_model import DeployedComponent, DeployedModel
 from tests.support.shared_keys import shared_keys
 from tests.unit.components.hetero_lr_parties import ARBITER, GUEST, HOST, HOST_2
 

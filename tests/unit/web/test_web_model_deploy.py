@@ -37,7 +37,10 @@ def http(pair: Pair) -> FlaskClient:
     """A client of the guest's server."""
     core = pair.guest.core
     models = SimpleNamespace(
-        repository=core.models, deployment=core.deployment, migrations=core.migrations
+        repository=core.models,
+        deployment=core.deployment,
+        migrations=core.migrations,
+        publishing=core.publishing,
     )
     services = SimpleNamespace(models=models)
     return app_over(services).test_client()
@@ -229,9 +232,7 @@ def test_a_migration_that_cannot_be_is_refused(
 # --- load and bind --------------------------------------------------------------------------------
 
 
-def test_load_and_bind_make_fates_checks_and_then_say_that_serving_is_not_there(
-    http: FlaskClient,
-) -> None:
+def test_without_serving_processes_load_and_bind_name_the_setting(http: FlaskClient) -> None:
     version = deployed(http)
     long_form = {
         "initiator": {"role": "guest", "party_id": 9999},
@@ -241,8 +242,8 @@ def test_load_and_bind_make_fates_checks_and_then_say_that_serving_is_not_there(
     for body in ({"job_id": version}, long_form):
         for path, more in (("load", {}), ("bind", {"service_id": "s"})):
             answer = ask(http, path, {**body, **more})
-            assert (answer["retcode"], answer["error"]["name"]) == (100, "NotSupportedYet")
-            assert "serving" in answer["retmsg"]
+            assert (answer["retcode"], answer["error"]["name"]) == (100, "NoServings")
+            assert "servings.hosts" in answer["error"]["hint"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,245 @@
+"""Publishing deployed models to serving processes: loaded at all parties of a model, or at none.
+
+The coordinator is the server of the site that trained the model. It lets every guest and host
+*prepare*: the site's server sends its share to each of its serving processes, which build and test
+it. When all have, every site *commits*, else all *abort*. Each step may be repeated. What was
+prepared and never committed the serving processes forget by themselves, so a crash here leaves the
+version loaded at all, at some or at no parties, and another load of it settles that. No request can
+mix versions meanwhile: parties compare digests in every call.
+
+Source: docs/reference/rest.md#models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from fedflow.app.models.deployment import (
+    check_source,
+    initiators_share,
+    predict_dsl_of,
+    stored_models,
+)
+from fedflow.app.models.model_changes import sites_of
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.ports.serving import ServingReply, ServingServers
+from fedflow.app.protocol.commands import TypedCommand
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.base.errors.models import (
+    BadServiceId,
+    ModelNotDeployed,
+    ModelNotFound,
+    ModelsDiffer,
+    NoServings,
+)
+from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
+from fedflow.base.ids import new_request_id
+from fedflow.base.values import dataclass
+from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion, common_digest
+from fedflow.domain.records import JobKey, Reply
+from fedflow.domain.site import Role, Site
+from fedflow.wire import paths
+from fedflow.wire.commands import PublishModel, PublishStep, plain
+from fedflow.wire.deployed_model import DeployedComponent, DeployedModel
+
+_SERVES: Final = frozenset({Role.GUEST, Role.HOST})
+_LATE_S: Final = 120.0  #: a site's serving processes build and test a model meanwhile
+_FORBIDDEN: Final = "?:/&"  #: in a service id, as in FATE-Serving
+_LONGEST_ID: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Published:
+    """What came of it: every site's answer to the last step that it was asked for."""
+
+    version: ModelVersion
+    replies: Mapping[Site, Reply]
+
+    @property
+    def done(self) -> bool:
+        """Tell whether all sites did it."""
+        return not any(reply.retcode for reply in self.replies.values())
+
+
+class Publishing(UseCase):
+    """The use cases of the load, bind, unbind and unload routes."""
+
+    def __init__(self, kernel: Kernel, *, servings: ServingServers | None) -> None:
+        """`servings` are those of this server's party; None: the settings name none."""
+        super().__init__(kernel)
+        self._servings = servings
+
+    def load(self, model_id: str | None, version: str) -> Published:
+        """Load a deployed version at all serving processes of its parties, or at none.
+
+        Raises: ModelNotFound, ModelNotReady, NotModelInitiator, ModelNotDeployed, NoServings.
+        """
+        share, load_id = self._share(model_id, version), new_request_id()
+        replies = self._at_all(share, "prepare", load_id)
+        if any(reply.retcode for reply in replies.values()):
+            self._at_all(share, "abort", load_id)
+            return Published(version=share, replies=replies)
+        return Published(version=share, replies=self._at_all(share, "commit", load_id))
+
+    def unload(self, model_id: str | None, version: str) -> Published:
+        """Let all serving processes of a version's parties forget it. Raises: as `load`."""
+        share = self._share(model_id, version)
+        return Published(version=share, replies=self._at_all(share, "unload", new_request_id()))
+
+    def bind(self, service_id: str, model_id: str | None, version: str) -> Sequence[ServingReply]:
+        """Let this party's serving processes answer a service with a version.
+
+        Raises: as `load`; BadServiceId.
+        """
+        check_service_id(service_id)
+        key = self._share(model_id, version).key
+        return self._own().bind(service_id, key.model_id, key.model_version)
+
+    def unbind(self, service_id: str) -> Sequence[ServingReply]:
+        """Let this party's serving processes forget a service. Raises: BadServiceId, NoServings."""
+        check_service_id(service_id)
+        return self._own().unbind(service_id)
+
+    def _own(self) -> ServingServers:
+        if self._servings is None:
+            raise NoServings
+        return self._servings
+
+    def _share(self, model_id: str | None, version: str) -> ModelVersion:
+        """Return the initiator's share of a version that can be served."""
+        if model_id is None:
+            with self._store.read() as tx:
+                found = tx.models.find(ModelFilter(model_version=version))
+            if not found:
+                raise ModelNotFound(model=f"model version {version}")
+            model_id = found[0].key.model_id
+        share = initiators_share(self._store, model_id, version)
+        if not share.is_deployed:
+            raise ModelNotDeployed(model=f"model {model_id} version {version}")
+        self._own()
+        return share
+
+    def _at_all(self, share: ModelVersion, step: PublishStep, load_id: str) -> dict[Site, Reply]:
+        sites = [site for site in sites_of(share.roles) if site.role in _SERVES]
+        return {site: self._ask(share, site, step, load_id) for site in sites}
+
+    def _ask(self, share: ModelVersion, site: Site, step: PublishStep, load_id: str) -> Reply:
+        body = PublishModel(
+            model_id=share.key.model_id, digest=common_digest(share), load_id=load_id, step=step
+        )
+        try:
+            try:
+                return self._call(share, site, body)
+            except PartyUnreachable:
+                return self._call(share, site, body)  # one lost message is no reason
+        except (PartyUnreachable, NoRoute, BadPacket) as exc:
+            return Reply(retcode=100, retmsg=exc.message, error=exc.name)
+
+    def _call(self, share: ModelVersion, site: Site, body: PublishModel) -> Reply:
+        version = share.key.model_version
+        return self._parties.call(
+            share.initiator,
+            site.party_id,
+            paths.job_path("model_publish", JobKey(job_id=version, site=site)),
+            plain(body),
+            request_id=new_request_id(),
+            job_id=version,
+            deadline_s=_LATE_S,
+        )
+
+
+class LocalPublishing(UseCase):
+    """A site's half: its own share and its own serving processes."""
+
+    def __init__(
+        self, kernel: Kernel, *, repository: ModelRepository, servings: ServingServers | None
+    ) -> None:
+        super().__init__(kernel)
+        self._repository = repository
+        self._servings = servings
+
+    def answer(self, incoming: TypedCommand[PublishModel]) -> Reply:
+        """Carry out one step; twice has no second effect.
+
+        Raises: ModelNotFound, ModelNotDeployed, WrongModelSource, ModelsDiffer, ModelDamaged,
+            NoServings.
+        """
+        if self._servings is None:
+            raise NoServings
+        body = incoming.body
+        key = ModelKey(
+            site=incoming.job.site, model_id=body.model_id, model_version=incoming.job_id
+        )
+        version = self._repository.version(key)
+        check_source(version, incoming, what=f"publish the {key}")
+        if common_digest(version) != body.digest:
+            raise ModelsDiffer(site=key.site, what="a DSL, a role or the initiator")
+        match body.step:
+            case "prepare":
+                answers = self._servings.prepare(body.load_id, self._built(version))
+            case "commit":
+                answers = self._servings.commit(body.load_id)
+            case "abort":
+                answers = self._servings.abort(body.load_id)
+            case "unload":
+                answers = self._servings.unload(key.model_id, key.model_version)
+        reply = summed_up(answers)
+        if body.step == "commit" and not reply.retcode:
+            with self._store.transaction() as tx:
+                tx.models.put(replace(version, loaded_times=version.loaded_times + 1))
+        return reply
+
+    def _built(self, version: ModelVersion) -> DeployedModel:
+        """Return a version's share with the contents of its components, checked.
+
+        Raises: ModelNotDeployed, ModelDamaged.
+        """
+        dsl = predict_dsl_of(version)
+        if dsl is None:
+            raise ModelNotDeployed(model=version.key)
+        key, wanted = version.key, stored_models(dsl)
+        components, parameters = {}, {}
+        for component in self._repository.components(key):
+            if component.component not in wanted:
+                continue
+            found = self._repository.content(component, module=component.module)
+            components[component.component] = DeployedComponent(
+                module=found.module,
+                meta_name=found.meta_name,
+                param_name=found.param_name,
+                meta=dict(found.meta),
+                param=dict(found.param),
+            )
+            parameters[component.component] = _object(component.run_parameters)
+        return DeployedModel(
+            role=key.site.role.value,
+            party_id=key.site.party_id,
+            model_id=key.model_id,
+            model_version=key.model_version,
+            roles={role: list(map(str, ids)) for role, ids in version.roles.items()},
+            digest=common_digest(version),
+            dsl=dict(dsl),
+            parameters=parameters,
+            components=components,
+        )
+
+
+def summed_up(replies: Sequence[ServingReply]) -> Reply:
+    """Return what all serving processes of a party said: success, or the first refusal."""
+    for one in replies:
+        if one.retcode:
+            return Reply(retcode=one.retcode, retmsg=f"serving {one.address}: {one.retmsg}")
+    return Reply(retcode=0, retmsg="success")
+
+
+def check_service_id(service_id: str) -> None:
+    """Raises: BadServiceId: it has a character that is not allowed, or is too long."""
+    is_plain = service_id.isprintable() and not set(service_id) & set(_FORBIDDEN)
+    if not service_id or not is_plain or len(service_id) > _LONGEST_ID:
+        raise BadServiceId(service_id=service_id[:_LONGEST_ID])
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,96 @@
+"""The admin API of a party's serving processes, as the Flow server uses it.
+
+Source: docs/serving.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+import requests
+
+from fedflow.app.ports.serving import ServingReply
+from fedflow.base.settings import LOOPBACK
+from fedflow.wire.deployed_model import DeployedModel
+
+UNREACHABLE: Final = 100  #: FATE's code of a serving that does not answer
+NO_ANSWER: Final = "it does not answer"
+
+_CONNECT_S: Final = 3.0
+_ANSWER_S: Final = 30.0  #: of a step; preparing builds and tests a model
+_MOST_BYTES: Final = 64 << 10  #: of an answer
+
+
+class HttpServingServers:
+    """Satisfies `app.ports.serving.ServingServers`."""
+
+    def __init__(self, addresses: Sequence[str], *, token: str | None) -> None:
+        """`addresses` are `host:port` or URLs of admin ports."""
+        self._addresses = addresses
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def prepare(self, load_id: str, share: DeployedModel) -> list[ServingReply]:
+        body = {"load_id": load_id, "share": msgspec.to_builtins(share)}
+        return self._each("POST", "loads", body)
+
+    def commit(self, load_id: str) -> list[ServingReply]:
+        return self._each("POST", f"loads/{quote(load_id, safe='')}/commit")
+
+    def abort(self, load_id: str) -> list[ServingReply]:
+        return self._each("POST", f"loads/{quote(load_id, safe='')}/abort")
+
+    def unload(self, model_id: str, model_version: str) -> list[ServingReply]:
+        version = quote(model_version, safe="")
+        return self._each("DELETE", f"models/{version}?{urlencode({'model_id': model_id})}")
+
+    def bind(self, service_id: str, model_id: str, model_version: str) -> list[ServingReply]:
+        body = {"service_id": service_id, "model_id": model_id, "model_version": model_version}
+        return self._each("POST", "bindings", body)
+
+    def unbind(self, service_id: str) -> list[ServingReply]:
+        return self._each("DELETE", f"bindings/{quote(service_id, safe='')}")
+
+    def _each(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> list[ServingReply]:
+        return [self._ask(address, method, path, body) for address in self._addresses]
+
+    def _ask(
+        self, address: str, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> ServingReply:
+        url = address if "://" in address else f"http://{address}"
+        try:
+            with requests.Session() as session:
+                if url.partition("://")[2].rpartition(":")[0].strip("[]") in LOOPBACK:
+                    session.trust_env = False
+                response = session.request(
+                    method,
+                    f"{url.rstrip('/')}/admin/v1/{path}",
+                    json=body,
+                    headers=self._headers,
+                    timeout=(_CONNECT_S, _ANSWER_S),
+                    allow_redirects=False,
+                    stream=True,
+                )
+                with response:
+                    content = response.raw.read(_MOST_BYTES + 1, decode_content=True)
+        except (requests.RequestException, OSError):
+            return ServingReply(address=address, retcode=UNREACHABLE, retmsg=NO_ANSWER)
+        return _reply(address, response.status_code, content)
+
+
+def _reply(address: str, status: int, content: bytes) -> ServingReply:
+    """Return what an answer says; one that cannot be read is no success."""
+    try:
+        answer = msgspec.json.decode(content) if len(content) <= _MOST_BYTES else None
+    except msgspec.DecodeError:
+        answer = None
+    said = answer if isinstance(answer, dict) else {}
+    retcode, retmsg = said.get("retcode"), said.get("retmsg")
+    if type(retcode) is not int or not isinstance(retmsg, str) or (status != 200) == (not retcode):
+        reason = f"it is no serving process: HTTP {status}"
+        return ServingReply(address=address, retcode=UNREACHABLE, retmsg=reason)
+    return ServingReply(address=address, retcode=retcode, retmsg=retmsg[:1_000])

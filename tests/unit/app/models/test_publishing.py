@@ -1,0 +1,186 @@
+"""Publishing a model: loaded at the serving processes of all its parties, or of none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fedflow.app.models.deployment import DeployRequest
+from fedflow.app.models.publishing import Publishing
+from fedflow.base.errors.models import (
+    BadServiceId,
+    ModelNotDeployed,
+    ModelNotFound,
+    NoServings,
+    NotModelInitiator,
+)
+from fedflow.client.serving_servers import HttpServingServers
+from fedflow.domain.models.model import common_digest
+from fedflow.domain.site import Site
+from tests.support.serving_admin import ServingAdmin, serving_admin
+from tests.unit.app.fakes import GUEST, HOST
+from tests.unit.app.models_world import MODEL_ID, TRAINED, Pair, make_pair
+
+Servings = dict[Site, list[ServingAdmin]]
+
+
+@pytest.fixture
+def servings() -> Iterator[Servings]:
+    """Give two serving processes of the guest and one of the host."""
+    with ExitStack() as stack:
+        yield {
+            site: [stack.enter_context(serving_admin()) for _ in range(count)]
+            for site, count in ((GUEST, 2), (HOST, 1))
+        }
+
+
+@pytest.fixture
+def pair(tmp_path: Path, servings: Servings) -> Pair:
+    pair = make_pair(tmp_path)
+    for site, own in servings.items():
+        server = pair.server(site)
+        server.servings = HttpServingServers([one.address for one in own], token=None)
+        server.boot()
+    pair.live()
+    return pair
+
+
+def deploy(pair: Pair) -> str:
+    asked = DeployRequest(model_id=MODEL_ID, model_version=TRAINED, components=["step_1"])
+    done = pair.guest.core.deployment.deploy(asked)
+    assert done.outcome.done
+    return done.model_version
+
+
+def publishing(pair: Pair, site: Site = GUEST) -> Publishing:
+    return pair.server(site).core.publishing()
+
+
+def every(servings: Servings) -> list[ServingAdmin]:
+    return [one for own in servings.values() for one in own]
+
+
+def test_a_version_is_loaded_everywhere_with_each_partys_own_share(
+    pair: Pair, servings: Servings
+) -> None:
+    version = deploy(pair)
+    done = publishing(pair).load(None, version)
+    assert done.done
+    for site, own in servings.items():
+        for one in own:
+            assert one.steps == ["prepare", "commit"]
+            share = one.loaded[MODEL_ID, version]
+            assert (share["role"], share["party_id"]) == (site.role.value, site.party_id)
+            assert share["digest"] == common_digest(pair.share(site, version))
+            assert list(share["components"]) == ["step_1"]
+            assert share["components"]["step_1"]["param"]["site"] == site.key
+            assert share["parameters"] == {"step_1": {"depth": 3}}
+            assert share["dsl"] == pair.share(site, version).inference_dsl
+        assert pair.share(site, version).loaded_times == 1
+    assert publishing(pair).load(MODEL_ID, version).done
+    assert pair.share(GUEST, version).loaded_times == 2
+
+
+@pytest.mark.parametrize("fault", ["refuses", "garbage"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one_that_is_not_ready_makes_it_none(
+    pair: Pair, servings: Servings, number: int, fault: str
+) -> None:
+    version, bad = deploy(pair), every(servings)[number]
+    getattr(bad, fault).add("prepare")
+    done = publishing(pair).load(None, version)
+    assert not done.done
+    said = [reply.retmsg for reply in done.replies.values() if reply.retcode]
+    assert len(said) == 1
+    assert said[0].startswith(f"serving {bad.address}: ")
+    for one in every(servings):
+        assert (one.loaded, one.prepared) == ({}, {})
+    assert pair.share(GUEST, version).loaded_times == 0
+
+
+def test_a_party_that_cannot_be_reached_makes_it_none(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    pair.network().loses_call = lambda destination, _path: destination == "10000"
+    done = publishing(pair).load(None, version)
+    assert done.replies[HOST].retcode == 100
+    assert not any(one.loaded or one.prepared for one in every(servings))
+
+
+def test_a_lost_answer_is_asked_for_again(pair: Pair, servings: Servings) -> None:
+    version, lost = deploy(pair), set[str]()
+
+    def once(destination: str, path: str) -> bool:
+        is_new = destination == "10000" and path not in lost
+        lost.add(path)
+        return is_new
+
+    pair.network().loses_reply = once
+    assert publishing(pair).load(None, version).done
+    assert servings[HOST][0].loaded
+
+
+def test_only_the_deployed_version_of_this_servers_training_is_loaded(pair: Pair) -> None:
+    version = deploy(pair)
+    with pytest.raises(ModelNotDeployed):
+        publishing(pair).load(MODEL_ID, TRAINED)
+    with pytest.raises(ModelNotFound):
+        publishing(pair).load(None, "1")
+    with pytest.raises(NotModelInitiator):
+        publishing(pair, HOST).load(MODEL_ID, version)
+
+
+def test_shares_that_do_not_belong_together_are_not_loaded(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    share = pair.share(HOST, version)
+    with pair.host.store.transaction() as tx:
+        tx.models.put(type(share)(**{**_members(share), "inference_dsl": {}}))
+    done = publishing(pair).load(None, version)
+    assert done.replies[HOST].error == "ModelsDiffer"
+    assert not any(one.loaded or one.prepared for one in every(servings))
+
+
+def _members(share: object) -> dict[str, object]:
+    return {name: getattr(share, name) for name in share.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+def test_services_are_bound_at_the_initiators_servings_alone(
+    pair: Pair, servings: Servings
+) -> None:
+    version = deploy(pair)
+    replies = publishing(pair).bind("credit", None, version)
+    assert [reply.retcode for reply in replies] == [104, 104]  # it is not loaded
+    publishing(pair).load(None, version)
+    assert not any(reply.retcode for reply in publishing(pair).bind("credit", None, version))
+    assert [one.bound for one in every(servings)] == [{"credit": (MODEL_ID, version)}] * 2 + [{}]
+    publishing(pair).unbind("credit")
+    assert not any(one.bound for one in every(servings))
+    assert publishing(pair).unload(None, version).done
+    assert not any(one.loaded for one in every(servings))
+
+
+@pytest.mark.parametrize("service", ["", "a/b", "a?b", "a:b", "a&b", "a\nb", "a" * 201])
+def test_a_service_id_is_checked(pair: Pair, service: str) -> None:
+    with pytest.raises(BadServiceId):
+        publishing(pair).bind(service, None, deploy(pair))
+    with pytest.raises(BadServiceId):
+        publishing(pair).unbind(service)
+
+
+def test_without_serving_processes_it_is_said(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    pair.live()
+    with pytest.raises(NoServings):
+        publishing(pair).load(None, deploy(pair))
+
+
+def test_a_host_without_serving_processes_makes_it_none(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    pair.host.servings = None
+    pair.host.boot()
+    pair.live()
+    done = publishing(pair).load(None, version)
+    assert done.replies[HOST].error == "NoServings"
+    assert not any(one.loaded or one.prepared for one in servings[GUEST])
