@@ -56,7 +56,8 @@ class HttpServingServers:
     def _each(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> list[ServingReply]:
-        return [self._ask(address, method, path, body) for address in self._addresses]
+        given = {} if body is None and method == "POST" else body  # a POST has a JSON body
+        return [self._ask(address, method, path, given) for address in self._addresses]
 
     def _ask(
         self, address: str, method: str, path: str, body: Mapping[str, Any] | None

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,19 @@ ROWS = {
     "u2": {"y0": 0.25, "y1": 8.0},
 }
 """The host's features."""
+LINEAR = ("-m", "tests.support.serving_program", "{home}", "{conf}")
+"""A serving process with linear models of the tests."""
+SHIPPED = ("-m", "fedflow.cli.main", "serving", "run", "--home", "{home}", "--conf", "{conf}")
 
 
 class ServingPlace:
     """One party's serving process: started, killed and started again."""
 
-    def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, home: Path, settings: Mapping[str, Any], *, words: Sequence[str] = LINEAR
+    ) -> None:
+        """`words` are what Python runs, with `{home}` and `{conf}` in them."""
+        self.words = words
         self.home = home
         self.settings = dict(settings)
         self.process: subprocess.Popen[bytes] | None = None
@@ -43,7 +50,7 @@ class ServingPlace:
         offset = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.serving_program", self.home, conf],
+                [sys.executable, *(w.format(home=self.home, conf=conf) for w in self.words)],
                 stdout=output, stderr=output, cwd=Path(__file__).parents[2],
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             )  # fmt: skip

@@ -1,0 +1,210 @@
+"""From a training job to online answers: deploy, load, bind, ask; the scores of a predict job."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.base.errors.models import NotPublished
+from tests.e2e.jobs import Json, upload_data
+from tests.e2e.pipelines import Step, pipeline, reader, transform
+from tests.e2e.servers import (
+    DATA,
+    GUEST_ID,
+    HOST_ID,
+    QUICK,
+    Pair,
+    make_certificates,
+    refusal_of,
+    two_parties,
+)
+from tests.support.serving_processes import SHIPPED, ServingPlace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+KEY: Json = {"encrypt_param": {"key_length": 1024}}
+ROWS = {"train_data": ["scale_0.data"]}
+START: dict[str, Step] = {
+    "reader_0": reader(),
+    "data_transform_0": transform(),
+    "intersection_0": Step(module="Intersection", data={"data": ["data_transform_0.data"]}),
+    "scale_0": Step(module="FeatureScale", data={"data": ["intersection_0.data"]}),
+}
+LEARNERS = {
+    "hetero_lr_0": Step(module="HeteroLR", data=ROWS, params={**KEY, "max_iter": 2}),
+    "hetero_secureboost_0": Step(
+        module="HeteroSecureBoost",
+        data=ROWS,
+        params={**KEY, "num_trees": 2, "tree_param": {"max_depth": 3}},
+    ),
+}
+ASKED = 20  #: rows that are compared
+
+
+@dataclass(frozen=True)
+class Served:
+    """Two parties with a Flow server and a serving process each, and a trained model."""
+
+    pair: Pair
+    guest: ServingPlace
+    host: ServingPlace
+    model_id: str
+    job_id: str
+
+    def deployed(self, learner: str) -> str:
+        kept = [*START, learner]
+        made = self.pair.guest.client.models.deploy(self.model_id, self.job_id, components=kept)
+        return made.model_version
+
+    def offline(self, version: str, learner: str, folder: Path) -> dict[str, float]:
+        """Return the scores of a predict job by sample id."""
+        client = self.pair.guest.client
+        tables = {role: ("experiment", f"breast_hetero_{role}") for role in ("guest", "host")}
+        job_id = client.models.predict(self.model_id, version, tables).job_id
+        assert client.wait(job_id, timeout_s=120).succeeded
+        folder.mkdir()
+        files = client.download_output(job_id, learner, folder)
+        (path,) = [file for file in files if file.suffix == ".csv"]
+        with path.open(newline="", encoding="utf-8") as file:
+            return {row["id"]: float(row["predict_score"]) for row in csv.DictReader(file)}
+
+    def ask(self, service: str, user: str, features: Json) -> Any:
+        body = {"featureData": features, "sendToRemoteFeatureData": {"id": user}}
+        request = {"head": {"serviceId": service}, "body": body}
+        status, answer = self.guest.call("callers", "POST", "/federation/v1/inference", request)
+        assert status == 200, answer
+        return answer
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("serving")
+    with ExitStack() as stack:
+        tls = make_certificates(folder / "serving-tls", GUEST_ID, HOST_ID)
+        home = folder / "serving-host"
+        table = {"path": str(DATA / "breast_hetero_host.csv"), "ids": ["id"]}
+        settings = own_settings(home, tls, HOST_ID)
+        settings["partners"]["allowed"] = [GUEST_ID]
+        settings["features"] = {"source": "table", "options": table}
+        host = ServingPlace(home, settings, words=SHIPPED)
+        stack.callback(host.stop)
+        host.start()
+        route = f"127.0.0.1:{host.settings['partners']['port']}"
+        home = folder / "serving-guest"
+        settings = {**own_settings(home, tls, GUEST_ID), "routes": {HOST_ID: route}}
+        guest = ServingPlace(home, settings, words=SHIPPED)
+        stack.callback(guest.stop)
+        guest.start()
+        pair = stack.enter_context(
+            two_parties(
+                folder,
+                settings=QUICK,
+                guest_settings=servings(guest),
+                host_settings=servings(host),
+            )
+        )
+        upload_data(pair)
+        dsl, conf = pipeline({**START, **LEARNERS}, arbiter=True)
+        sent = pair.guest.client.submit(dsl, conf)
+        assert pair.guest.client.wait(sent.job_id, timeout_s=200).succeeded
+        yield Served(pair, guest, host, sent.model_id, sent.job_id)
+
+
+def own_settings(home: Path, tls: Path, party_id: str) -> Json:
+    """Return a party's settings, with ports of the kernel, that of partners with mutual TLS."""
+    files = {"ca": tls / "ca.pem", "certificate": tls / f"{party_id}.pem"}
+    files["key"] = tls / f"{party_id}.key"
+    return {
+        "party_id": party_id,
+        "home": str(home),
+        "callers": {"port": 0},
+        "admin": {"port": 0, "token": TOKEN},
+        "partners": {"port": 0, "tls": {name: str(path) for name, path in files.items()}},
+    }
+
+
+TOKEN = "of-this-test-alone"
+
+
+def servings(place: ServingPlace) -> dict[str, str]:
+    address = f"127.0.0.1:{place.settings['admin']['port']}"
+    return {
+        "FEDFLOW__SERVINGS__HOSTS": json.dumps([address]),
+        "FEDFLOW__SERVINGS__TOKEN": TOKEN,
+    }
+
+
+def guest_rows() -> dict[str, Json]:
+    """Return the guest's features of some rows by sample id."""
+    with (DATA / "breast_hetero_guest.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for _, row in zip(range(ASKED), csv.DictReader(file), strict=False)]
+    return {
+        row["id"]: {name: float(value) for name, value in row.items() if name.startswith("x")}
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("learner", list(LEARNERS))
+def test_online_scores_are_those_of_the_predict_job(
+    served: Served, learner: str, tmp_path: Path
+) -> None:
+    version = served.deployed(learner)
+    offline = served.offline(version, learner, tmp_path / "offline")
+    models = served.pair.guest.client.models
+    assert models.load(version)["host"] == {HOST_ID: 0}
+    models.bind(version, learner)
+    rows = guest_rows()
+    for user, features in rows.items():
+        answer = served.ask(learner, user, features)
+        assert answer["retcode"] == 0, answer
+        assert answer["data"]["modelVersion"] == version
+        assert answer["data"]["score"] == pytest.approx(offline[user], rel=0, abs=1e-9)
+    items = [
+        {"index": number, "featureData": features, "sendToRemoteFeatureData": {"id": user}}
+        for number, (user, features) in enumerate(rows.items())
+    ]
+    found = served.guest.batch(items, service=learner)["batchDataList"]
+    scores = [one["data"]["score"] for one in sorted(found, key=lambda one: one["index"])]
+    assert scores == pytest.approx([offline[user] for user in rows], rel=0, abs=1e-9)
+    unknown = served.ask(learner, "nobody", next(iter(rows.values())))
+    assert unknown["retcode"] == 2113, unknown
+
+
+def test_what_is_loaded_and_bound_outlives_a_restart(served: Served) -> None:
+    version = served.deployed("hetero_lr_0")
+    models = served.pair.guest.client.models
+    models.load(version)
+    models.bind(version, "kept")
+    user, features = next(iter(guest_rows().items()))
+    before = served.ask("kept", user, features)
+    for place in (served.guest, served.host):
+        place.kill()
+        place.start()
+    assert served.ask("kept", user, features)["data"]["score"] == before["data"]["score"]
+    models.unbind("kept")
+    assert served.ask("kept", user, features)["retcode"] == 122
+    models.unload(version)
+
+
+def test_a_partner_that_is_down_makes_a_load_fail_everywhere(served: Served) -> None:
+    version = served.deployed("hetero_lr_0")
+    models = served.pair.guest.client.models
+    served.host.kill()
+    try:
+        refused = refusal_of(lambda: models.load(version))
+        assert isinstance(refused, NotPublished)
+        assert "does not answer" in refused.message
+    finally:
+        served.host.start()
+    _, answer = served.guest.call(
+        "admin", "GET", "/admin/v1/models", headers={"Authorization": f"Bearer {TOKEN}"}
+    )
+    assert version not in json.dumps(answer)
+    assert models.load(version)["guest"] == {GUEST_ID: 0}
