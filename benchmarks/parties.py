@@ -198,10 +198,12 @@ class Parties:
 
 
 @contextmanager
-def two_parties(link: Link | None = None) -> Iterator[Parties]:
+def two_parties(
+    link: Link | None = None, *, confs: Mapping[str, Path] | None = None
+) -> Iterator[Parties]:
     """Start both servers in a temporary folder and wait until they are ready; end them after.
 
-    With `link` all that goes between them takes this way.
+    With `link` all that goes between them takes this way. `confs` are files by party id.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
@@ -227,6 +229,7 @@ def two_parties(link: Link | None = None) -> Iterator[Parties]:
                     "--tls-ca", str(own.ca),
                     "--tls-cert", str(own.certificate),
                     "--tls-key", str(own.key),
+                    *(["--conf", str(confs[own.party_id])] if confs else []),
                 ],
             )  # fmt: skip
             stack.callback(party.close)
