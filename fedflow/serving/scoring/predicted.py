@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedflow.serving.scoring.batch import Floats, Score
+from fedflow.serving.scoring.batch import Flags, Floats, Score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +26,7 @@ class Predicted:
         errors = dict(errors)
         with np.errstate(over="ignore", invalid="ignore"):
             means = self.mean(values)
-        finite = np.isfinite(means.reshape(len(values), -1)).all(axis=1)
+            finite: Flags = np.isfinite(means if means.ndim == 1 else means.sum(axis=1))
         for row in np.flatnonzero(~finite).tolist():
             errors.setdefault(row, "its prediction is no finite number")
         labels = self._labels(means)

@@ -35,8 +35,10 @@ MODELS: Final[Mapping[str, str]] = {
     "heterolinr": "linear:hetero_linr",
     "heteropoisson": "linear:hetero_poisson",
     "heterosecureboost": "trees:hetero_secureboost",
+    "heterosshelinr": "sshe:hetero_sshe_linr",
+    "heterosshelr": "sshe:hetero_sshe_lr",
 }
-SCORES: Final[Mapping[str, str]] = {}
+SCORES: Final[Mapping[str, str]] = {"scorecard": "scorecard:scorecard"}
 """What follows a model and works on its scores."""
 
 PASSED: Final = frozenset({"reader", "intersection", "labeltransform", "sampleweight"})

@@ -56,7 +56,7 @@ class Pipeline:
     def __init__(
         self, nodes: Sequence[Node], folder: Path, *, sites: Sequence[Site] = PARTIES
     ) -> None:
-        self.nodes = nodes
+        self.nodes = list(nodes)
         self.sites = tuple(sites)
         self.models: dict[str, dict[Site, Model]] = {}
         self._folder = folder
@@ -135,11 +135,11 @@ class Pipeline:
         }
         return {"components": components}
 
-    def share(self, site: Site) -> DeployedModel:
+    def deployed(self, site: Site) -> DeployedModel:
         """Return what a party has stored, by way of JSON."""
         components = {}
         for node in self.nodes:
-            model = self.models[node.name].get(site)
+            model = self.models.get(node.name, {}).get(site)
             if model is not None:
                 components[node.name] = DeployedComponent(
                     module=spec_of(node.cls).module,
@@ -165,7 +165,7 @@ class Pipeline:
 
     def online(self) -> Online:
         """Return the model at all parties."""
-        return Online({site: build(self.share(site)) for site in self.sites})
+        return Online({site: build(self.deployed(site)) for site in self.sites})
 
 
 @dataclass

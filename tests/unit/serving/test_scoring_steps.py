@@ -170,7 +170,7 @@ def test_a_host_gets_woe_only_by_a_merge(tmp_path: Path) -> None:
     pipeline.train(rows, labels_of(rows))
     pipeline.nodes[1].at = {}
     with pytest.raises(UnservableModel, match=r"binning_0 cannot be served.*no woe of columns x0"):
-        build(pipeline.share(HOST))
+        build(pipeline.deployed(HOST))
     models = pipeline.models["binning_0"]
     arrays = extract_woe(models[GUEST].param, HOST.party_id)
     models[HOST] = replace(models[HOST], param=merge_woe(models[HOST].param, arrays))
@@ -230,4 +230,4 @@ def test_steps_with_models_of_other_columns_are_refused(tmp_path: Path) -> None:
         scale, param={**scale.param, "col_scale_param": columns}
     )
     with pytest.raises(UnservableModel, match=r"scale_0 cannot .* lack its columns other"):
-        build(pipeline.share(GUEST))
+        build(pipeline.deployed(GUEST))

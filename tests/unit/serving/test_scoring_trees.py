@@ -144,4 +144,4 @@ def test_a_model_that_hides_ways_is_refused(tmp_path: Path) -> None:
     pipeline = trained(trees(**SHALLOW), tmp_path)
     pipeline.nodes[1].params = {**pipeline.nodes[1].params, "EINI_inference": True}
     with pytest.raises(UnservableModel, match="EINI_inference hides the way of a row"):
-        build(pipeline.share(GUEST))
+        build(pipeline.deployed(GUEST))
