@@ -43,7 +43,7 @@ _LOAD_ID: Final = re.compile(r"[0-9A-Za-z_.-]{1,128}")
 _GUESTS: Final = ("guest", "local")  #: roles whose processes answer callers
 
 
-class ShareHead(msgspec.Struct, frozen=True, kw_only=True):
+class VersionHead(msgspec.Struct, frozen=True, kw_only=True):
     """What this process reads of a share; the model reads the rest."""
 
     role: str
@@ -54,7 +54,7 @@ class ShareHead(msgspec.Struct, frozen=True, kw_only=True):
     roles: dict[str, list[str]] = {}
 
 
-_heads: Final = msgspec.json.Decoder(ShareHead)
+_heads: Final = msgspec.json.Decoder(VersionHead)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class ServedModel:
 
     load_id: str
     key: VersionKey
-    head: ShareHead
+    head: VersionHead
     model: ServableModel
     line: JoinedRequests[Any, ItemAnswer]  #: of single requests
 
@@ -330,7 +330,7 @@ def _without(kept: Mapping[VersionKey, T], version: tuple[str, str]) -> dict[Ver
     return {k: one for k, one in kept.items() if (k.model_id, k.model_version) != version}
 
 
-def _head_of(share: bytes) -> ShareHead:
+def _head_of(share: bytes) -> VersionHead:
     try:
         head = _heads.decode(share)
     except (msgspec.MsgspecError, RecursionError) as exc:
@@ -343,7 +343,7 @@ def _head_of(share: bytes) -> ShareHead:
     return head
 
 
-def _key_of(head: ShareHead) -> VersionKey:
+def _key_of(head: VersionHead) -> VersionKey:
     return VersionKey(
         role=head.role, party_id=head.party_id, model_id=head.model_id,
         model_version=head.model_version,

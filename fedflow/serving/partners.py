@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_S: Final = 60.0  #: of a call without a deadline
 
 
-class HostAnswers:
+class HostParts:
     """A host's parts of scores. Thread-safe."""
 
     def __init__(
@@ -121,7 +121,7 @@ class PartnersServer:
     """The gRPC server of the partners' port."""
 
     def __init__(
-        self, port: PartnersPort, answers: HostAnswers, *, credentials: Credentials | None,
+        self, port: PartnersPort, answers: HostParts, *, credentials: Credentials | None,
         allowed: frozenset[str] | None, clock: Clock,
     ) -> None:  # fmt: skip
         """`allowed` are the guests that are answered; None: all."""

@@ -20,7 +20,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.online import Build
 from fedflow.serving.partner_calls import PartnerCalls
-from fedflow.serving.partners import HostAnswers, PartnersServer
+from fedflow.serving.partners import HostParts, PartnersServer
 from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
 from fedflow.serving.state import ServingState
@@ -58,7 +58,7 @@ class ServingProcess:
             state, self._build, party_id=settings.party_id, limits=settings.limits, clock=clock
         )
         models.open()
-        answers = HostAnswers(models, source, limits=settings.limits, metrics=metrics)
+        answers = HostParts(models, source, limits=settings.limits, metrics=metrics)
         own = answers.answer if settings.party_id is None else None
         partners = PartnerCalls(self._channels(credentials), own, metrics=metrics, clock=clock)
         self._stack.callback(partners.close)

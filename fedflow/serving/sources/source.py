@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeVar
 
@@ -53,7 +52,7 @@ def open_feature_source(name: str, options: Mapping[str, Any]) -> FeatureSource:
     others = {one.name: one for one in entry_points(group=GROUP)}
     try:
         if name in _BUILT_IN:
-            opened: OpenSource = import_module(f"fedflow.serving.sources.{name}").open_source
+            opened = _built_in(name)
         elif name in others:
             opened = others[name].load()
         else:
@@ -63,6 +62,21 @@ def open_feature_source(name: str, options: Mapping[str, Any]) -> FeatureSource:
     except (ImportError, AttributeError) as exc:
         raise BadServingSetting(path="features.source", reason=f"{name}: {exc}") from exc
     return opened(options)
+
+
+def _built_in(name: str) -> OpenSource:
+    """Return what opens a source of this package; libraries of the others are not imported."""
+    if name == "table":
+        from fedflow.serving.sources.table import open_source as open_table
+
+        return open_table
+    if name == "sqlite":
+        from fedflow.serving.sources.sqlite import open_source as open_sqlite
+
+        return open_sqlite
+    from fedflow.serving.sources.http import open_source as open_http
+
+    return open_http
 
 
 def options_as(options: Mapping[str, Any], kind: type[T]) -> T:
