@@ -206,6 +206,35 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def check_parity(pipeline: Pipeline, fresh: Rows, *, singles: int = 50) -> list[Score]:
+    """Compare a batch with a predict job, single rows with the batch, and rows beside wrong ones.
+
+    Returns the scores of the batch.
+    """
+    online = pipeline.online()
+    scores = online.score(fresh)
+    assert_same(scores, pipeline.predict(fresh))
+    assert_equal_scores(scores[:singles], online.one_by_one(table_of(fresh, range(singles))))
+    spoilt, wrong = _spoilt(fresh)
+    others = online.score(spoilt)
+    assert {number for number, score in enumerate(others) if score.error is not None} == wrong
+    good = [number for number in range(len(others)) if number not in wrong]
+    assert_equal_scores([others[n] for n in good], [scores[n] for n in good])
+    return scores
+
+
+def _spoilt(rows: Rows) -> tuple[Rows, set[int]]:
+    """Return the rows with wrong values in some, at one party or another, and which those are."""
+    generator = np.random.default_rng(len(rows[GUEST]))
+    found = {site: [{**row, "more": "left out"} for row in given] for site, given in rows.items()}
+    wrong = set(generator.choice(len(rows[GUEST]), len(rows[GUEST]) // 10, replace=False).tolist())
+    values = ["word", True, float("inf"), [0], {}, "1e999", "--1", 10**310, b"1"]
+    for number in wrong:
+        site = list(found)[int(generator.integers(len(found)))]
+        found[site][number]["x0"] = values[int(generator.integers(len(values)))]
+    return found, wrong
+
+
 def assert_same(found: Sequence[Score], offline: Mapping[str, Sequence[Any]]) -> None:
     """Check the scores of rows against a prediction table of the same rows."""
     assert [score.error for score in found] == [None] * len(offline["predict_score"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedflow.components.features.data_transform import DataTransform
@@ -21,6 +23,7 @@ from tests.unit.serving.scoring_parties import (
     Pipeline,
     assert_equal_scores,
     assert_same,
+    check_parity,
     labels_of,
     numbers_of,
     table_of,
@@ -57,13 +60,7 @@ def test_logistic_regression_behind_scaling(sites: Any, tmp_path: Path) -> None:
     rows = numbers_of(60, seed=1, sites=sites, missing=0.1)
     pipeline.train(rows, labels_of(rows))
     fresh = numbers_of(1000, seed=2, sites=sites, missing=0.2)
-    offline = pipeline.predict(fresh)
-    online = pipeline.online()
-    for row in fresh[GUEST]:
-        row["more"] = "left out"
-    scores = online.score(fresh)
-    assert_same(scores, offline)
-    assert_equal_scores(scores, online.one_by_one(fresh))
+    scores = check_parity(pipeline, fresh, singles=1000)
     assert len({score.label for score in scores}) == 2
 
 
@@ -134,6 +131,13 @@ def test_texts_are_read_as_those_of_a_file(tmp_path: Path) -> None:
         {**row, "x0": _plain(row["x0"]), "x3": _plain(row["x3"])} for row in plain[GUEST]
     ]
     assert_same(online.score(plain), offline)
+    theirs = [np.float64(1.5), np.int32(7), Decimal("8.5"), np.float32("nan"), None]
+    for row, value in zip(plain[HOST], theirs, strict=False):
+        row["x0"] = value
+    texts_of_them = ["1.5", "7", "8.5", "nan", ""]
+    for row, text in zip(fresh[HOST], texts_of_them, strict=False):
+        row["x0"] = text
+    assert_same(online.score(plain), pipeline.predict(fresh))
     odd = online.models[GUEST].read([{**plain[GUEST][0], "x3": 2.5}, {"x3": 2**60}])
     assert set(odd.errors) == {0, 1}
 
@@ -175,10 +179,7 @@ def test_several_classes(tmp_path: Path) -> None:
     rows = numbers_of(45, seed=1)
     pipeline.train(rows, [label * 10 for label in labels_of(rows, classes=3)])
     fresh = numbers_of(200, seed=6, missing=0.1)
-    online = pipeline.online()
-    scores = online.score(fresh)
-    assert_same(scores, pipeline.predict(fresh))
-    assert_equal_scores(scores, online.one_by_one(fresh))
+    scores = check_parity(pipeline, fresh)
     assert {score.label for score in scores} <= {0, 10, 20}
 
 

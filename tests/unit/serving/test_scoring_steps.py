@@ -25,8 +25,8 @@ from tests.unit.serving.scoring_parties import (
     Node,
     Pipeline,
     Rows,
-    assert_equal_scores,
     assert_same,
+    check_parity,
     labels_of,
     numbers_of,
     table_of,
@@ -52,16 +52,6 @@ def with_categories(rows: Rows, *, seed: int, unseen: bool = False) -> Rows:
             row["kind"] = kinds[int(generator.integers(len(kinds)))]
             row["word"] = words[int(generator.integers(len(words)))]
     return rows
-
-
-def check(pipeline: Pipeline, fresh: Rows, *, singles: int = 50) -> None:
-    """Compare online and offline, a batch and single rows."""
-    online = pipeline.online()
-    scores = online.score(fresh)
-    assert_same(scores, pipeline.predict(fresh))
-    assert len({score.score for score in scores}) > len(scores) / 4
-    some = table_of(fresh, range(singles))
-    assert_equal_scores(scores[:singles], online.one_by_one(some))
 
 
 @pytest.mark.parametrize("sites", [PARTIES, THREE], ids=["one host", "two hosts"])
@@ -125,7 +115,7 @@ def test_all_steps_in_a_row(sites: Any, tmp_path: Path) -> None:
     rows = with_categories(numbers_of(80, seed=1, sites=sites, missing=0.1), seed=1)
     pipeline.train(rows, labels_of(numbers_of(80, seed=1, sites=sites)))
     fresh = numbers_of(1000, seed=2, sites=sites, missing=0.2)
-    check(pipeline, with_categories(fresh, seed=2, unseen=True))
+    check_parity(pipeline, with_categories(fresh, seed=2, unseen=True))
 
 
 def test_binning_with_missing_values_and_scaled_bins(tmp_path: Path) -> None:
@@ -152,7 +142,7 @@ def test_binning_with_missing_values_and_scaled_bins(tmp_path: Path) -> None:
     for row in rows[GUEST]:
         row["x1"] = row["x1"] if row["x1"] is not None else 0.0  # none is missing in training
     pipeline.train(rows, labels_of(rows))
-    check(pipeline, numbers_of(500, seed=3, missing=0.3))
+    check_parity(pipeline, numbers_of(500, seed=3, missing=0.3))
 
 
 def test_a_host_gets_woe_only_by_a_merge(tmp_path: Path) -> None:
@@ -174,7 +164,50 @@ def test_a_host_gets_woe_only_by_a_merge(tmp_path: Path) -> None:
     models = pipeline.models["binning_0"]
     arrays = extract_woe(models[GUEST].param, HOST.party_id)
     models[HOST] = replace(models[HOST], param=merge_woe(models[HOST].param, arrays))
-    check(pipeline, numbers_of(200, seed=4))
+    check_parity(pipeline, numbers_of(200, seed=4))
+
+
+@pytest.mark.parametrize("method", ["min", "max", "mean", "designated"])
+def test_marks_are_filled_and_outliers_replaced(method: str, tmp_path: Path) -> None:
+    designated = {"default_value": -3, "outlier_replace_value": 4}
+    read = read_node(
+        data_type="int",
+        exclusive_data_type={"x1": "float", "X2": "float64", "word": "str"},
+        missing_fill=False,
+        outlier_replace=True,
+        outlier_replace_method="designated",
+        outlier_impute=["5", "red"] if method in ("min", "designated") else None,
+        **designated,
+    )
+    fill = Node(
+        name="imputation_0",
+        cls=FeatureImputation,
+        params={
+            "missing_fill_method": method,
+            "col_missing_fill_method": {"word": "designated"},
+            "default_value": 2,
+            "missing_impute": [0, "green", -1.5],
+        },
+    )
+    encode = {"transform_col_indexes": None, "transform_col_names": ["word", "x3"]}
+    pipeline = Pipeline(
+        [read, fill, Node(name="onehot_0", cls=OneHotEncoder, params=encode), lr()], tmp_path
+    )
+    rows = with_whole_numbers(numbers_of(60, seed=1), seed=1)
+    pipeline.train(rows, labels_of(numbers_of(60, seed=1)))
+    check_parity(pipeline, with_whole_numbers(numbers_of(300, seed=2, missing=0.1), seed=2))
+
+
+def with_whole_numbers(rows: Rows, *, seed: int) -> Rows:
+    """Make x0 and x3 whole, and add words; some values are marks."""
+    generator = np.random.default_rng(seed)
+    for given in rows.values():
+        for row in given:
+            row["x0"] = int(generator.integers(-6, 7))
+            row["x1"] = float(generator.choice([row["x1"] or 1.0, -1.5, 5.0, 0.25]))
+            row["x3"] = [None, 0, 1, 2, 5, "NA"][int(generator.integers(6))]
+            row["word"] = ["red", "green", "blue", ""][int(generator.integers(4))]
+    return rows
 
 
 def test_steps_that_did_not_run_pass_rows_on(tmp_path: Path) -> None:
@@ -191,7 +224,7 @@ def test_steps_that_did_not_run_pass_rows_on(tmp_path: Path) -> None:
     pipeline = Pipeline(nodes, tmp_path)
     rows = numbers_of(40, seed=1)
     pipeline.train(rows, labels_of(rows))
-    check(pipeline, numbers_of(50, seed=5))
+    check_parity(pipeline, numbers_of(50, seed=5))
 
 
 def test_fractions_in_a_column_of_categories_are_an_error_of_their_row(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from tests.unit.serving.scoring_parties import (
     THREE,
     Node,
     Pipeline,
-    assert_equal_scores,
     assert_same,
+    check_parity,
     labels_of,
     numbers_of,
     table_of,
@@ -83,11 +83,7 @@ def test_trees(node: Node, sites: Any, classes: int, missing: float, tmp_path: P
     for given in fresh.values():
         for row in given[::5]:
             row["x1"] = 0.0
-    online = pipeline.online()
-    scores = online.score(fresh)
-    assert_same(scores, pipeline.predict(fresh))
-    some = table_of(fresh, range(60))
-    assert_equal_scores(scores[:60], online.one_by_one(some))
+    scores = check_parity(pipeline, fresh)
     assert len({str(score.score) for score in scores}) > 5
 
 

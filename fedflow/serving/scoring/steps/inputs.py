@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -91,13 +94,18 @@ class RowReader:
         """Return the rows; one that cannot be read has an error, which names columns, no values."""
         errors: dict[int, str] = {}
         columns, numeric = self.header.columns, not self.header.texts
-        cells: list[list[Any]] = []
+        pick = itemgetter(*columns) if len(columns) > 1 else _none_at_once
+        cells: list[Sequence[Any]] = []
         texts: dict[str, list[str | None]] = {name: [] for name in self.header.texts}
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 errors[number] = "it is no object of values by column"
                 row = {}
-            values = [row.get(name, self.absent) for name in columns]
+            values: Sequence[Any]
+            try:
+                values = pick(row)
+            except KeyError:
+                values = [row.get(name, self.absent) for name in columns]
             if not (numeric and _PLAIN.issuperset(map(type, values))):
                 values = self._read_slowly(values, texts, number, errors)
             cells.append(values)
@@ -106,7 +114,7 @@ class RowReader:
 
     def _read_slowly(
         self,
-        values: list[Any],
+        values: Sequence[Any],
         texts: Mapping[str, list[str | None]],
         number: int,
         errors: dict[int, str],
@@ -131,25 +139,35 @@ class RowReader:
         return found
 
     def _number(self, name: str, value: object) -> float | int | None:
-        """Return the number of a text. Raises: ValueError, OverflowError: it is none."""
+        """Return the number of a text, or of a number of another library.
+
+        Raises: ValueError, OverflowError: it is none.
+        """
+        if isinstance(value, Real | Decimal) and not isinstance(value, bool):
+            return float(value)
         if not isinstance(value, str):
             raise ValueError("not a number")  # noqa: TRY004  as of a text that is none
         kind = CellType.INT if name in self.header.whole else CellType.FLOAT
         return number_of(value, kind, self.marks)
 
-    def _numbers(self, cells: list[list[Any]], errors: dict[int, str]) -> Floats:
+    def _numbers(self, cells: list[Sequence[Any]], errors: dict[int, str]) -> Floats:
         shape = (len(cells), len(self.header.columns))
         try:
             return np.array(cells, dtype=np.float64).reshape(shape)
         except OverflowError:
             pass
-        for number, values in enumerate(cells):
-            for place, value in enumerate(values):
-                if isinstance(value, int) and abs(value) > 2**1023:
-                    name = self.header.columns[place]
-                    errors.setdefault(number, f"column {name!r} holds no valid number")
-                    values[place] = None
-        return np.array(cells, dtype=np.float64).reshape(shape)
+        smaller = [self._without_giants(values, n, errors) for n, values in enumerate(cells)]
+        return np.array(smaller, dtype=np.float64).reshape(shape)
+
+    def _without_giants(
+        self, values: Sequence[Any], number: int, errors: dict[int, str]
+    ) -> list[Any]:
+        """Return a row without whole numbers that are no float64; it has an error if it had one."""
+        found = [None if isinstance(v, int) and abs(v) >= 2**1023 else v for v in values]
+        for name, value, kept in zip(self.header.columns, values, found, strict=True):
+            if value is not kept:
+                errors.setdefault(number, f"column {name!r} holds no valid number")
+        return found
 
     def _checked(self, features: Floats, errors: dict[int, str]) -> Floats:
         """Return the numbers with NaN for marks; rows with impossible ones get an error."""
@@ -170,6 +188,11 @@ class RowReader:
         for number in np.flatnonzero(bad.any(axis=1)).tolist():
             name = self.header.columns[int(bad[number].argmax())]
             errors.setdefault(number, f"column {name!r} does not hold {what}")
+
+
+def _none_at_once(row: Mapping[str, Any]) -> Sequence[Any]:
+    """Raises: KeyError: `itemgetter` gives no sequence of a single column."""
+    raise KeyError
 
 
 def _text(value: object, marks: SpecialValues) -> str | None:
