@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fedflow.domain.job.predict_dsl import deduce_predict_dsl
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Model, TableKind, TableSchema, spec_of
 from fedflow.serving.scoring.batch import Score
@@ -106,34 +107,22 @@ class Pipeline:
         return found
 
     def dsl(self) -> dict[str, Any]:
-        """Return the predict DSL, with components that only pass rows on or measure."""
+        """Return the predict DSL that a deploy makes, with components that pass rows on."""
         components: dict[str, Any] = {
             "reader_0": {"module": "Reader", "output": {"data": ["data"]}},
         }
         data = "reader_0.data"
         for place, node in enumerate(self.nodes):
-            port = "test_data" if node.trains else "data"
-            one: dict[str, Any] = {
-                "module": spec_of(node.cls).module,
-                "input": {"data": {port: [data]}},
-                "output": {"data": ["data"]},
-            }
+            one = _component(spec_of(node.cls).module, data, trains=node.trains)
             if self.models.get(node.name):
-                one["input"]["model"] = [f"pipeline.{node.name}.model"]
+                one["output"]["model"] = ["model"]
             components[node.name] = one
             data = f"{node.name}.data"
             if place == 0:
-                components["intersection_0"] = {
-                    "module": "Intersection",
-                    "input": {"data": {"data": [data]}},
-                    "output": {"data": ["data"]},
-                }
+                components["intersection_0"] = _component("Intersection", data)
                 data = "intersection_0.data"
-        components["evaluation_0"] = {
-            "module": "Evaluation",
-            "input": {"data": {"data": [data]}},
-        }
-        return {"components": components}
+        components["evaluation_0"] = _component("Evaluation", data)
+        return deduce_predict_dsl({"components": components})
 
     def deployed(self, site: Site) -> DeployedModel:
         """Return what a party has stored, by way of JSON."""
@@ -190,6 +179,15 @@ class Online:
         for number in range(len(rows[GUEST])):
             found += self.score({site: given[number : number + 1] for site, given in rows.items()})
         return found
+
+
+def _component(module: str, data: str, *, trains: bool = False) -> dict[str, Any]:
+    """Return a component of a training DSL."""
+    return {
+        "module": module,
+        "input": {"data": {"train_data" if trains else "data": [data]}},
+        "output": {"data": ["data"]},
+    }
 
 
 def raw(rows: Sequence[Row]) -> MemoryTable:
