@@ -64,7 +64,7 @@ class Pipeline:
 
     def train(self, rows: Rows, labels: Sequence[Any]) -> None:
         """Train on raw rows; the guest's column `y` has the labels."""
-        labelled = [{**row, "y": label} for row, label in zip(rows[GUEST], labels, strict=True)]
+        labelled = [{"y": label, **row} for row, label in zip(rows[GUEST], labels, strict=True)]
         self._run({**rows, GUEST: labelled}, trains=True)
 
     def predict(self, rows: Rows) -> dict[str, list[Any]]:

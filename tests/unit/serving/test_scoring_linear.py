@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.components.features.data_transform import DataTransform
+from fedflow.components.features.data_transform import DataIO, DataTransform
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_lr import HeteroLR
@@ -21,6 +21,7 @@ from tests.unit.serving.scoring_parties import (
     THREE,
     Node,
     Pipeline,
+    Rows,
     assert_equal_scores,
     assert_same,
     check_parity,
@@ -147,6 +148,67 @@ def _plain(text: str | None) -> object:
         return float(text or "nan")
     except ValueError:
         return None
+
+
+@pytest.mark.parametrize(
+    ("params", "names"),
+    [
+        ({"input_format": "tag", "tag_with_value": True}, ("a", "b", "c", "d")),
+        ({"input_format": "tag"}, ("red", "green", "blue", "x")),
+        ({"input_format": "sparse"}, ("x0", "x1", "x2", "x3")),
+    ],
+    ids=["tags with values", "tags", "svmlight"],
+)
+def test_rows_of_tags_have_0_where_they_have_none(
+    params: dict[str, Any], names: tuple[str, ...], tmp_path: Path
+) -> None:
+    alone = params == {"input_format": "tag"}  # a tag counts 1
+    pipeline = Pipeline(
+        [read_node(**params), Node(name="hetero_lr_0", cls=HeteroLR, params=TRAINED)], tmp_path
+    )
+    rows = some_of(numbers_of(40, seed=1), names, alone=alone)
+    pipeline.train(as_texts(rows, alone=alone), labels_of(rows))
+    fresh = some_of(numbers_of(200, seed=2), names, alone=alone)
+    texts = as_texts(fresh, alone=alone)
+    texts[GUEST] = [{"y": 0, **row} for row in texts[GUEST]]
+    offline = pipeline.predict(texts)
+    for row in fresh[GUEST]:
+        row["unknown"] = 5.0
+    assert_same(pipeline.online().score(fresh), offline)
+
+
+def some_of(rows: Rows, names: tuple[str, ...], *, alone: bool) -> Rows:
+    """Return rows that have some of the values, under other names."""
+    generator = np.random.default_rng(7)
+    return {
+        site: [
+            {
+                name: 1 if alone else value
+                for name, value in zip(names, row.values(), strict=True)
+                if generator.random() < 0.6
+            }
+            for row in given
+        ]
+        for site, given in rows.items()
+    }
+
+
+def as_texts(rows: Rows, *, alone: bool) -> Rows:
+    """Return rows as uploaded ones: one text of tags, or of tags or numbers and values."""
+
+    def text(row: dict[str, Any]) -> str:
+        named = {name.removeprefix("x") or name: value for name, value in row.items()}
+        return ",".join(row if alone else (f"{name}:{value}" for name, value in named.items()))
+
+    return {site: [{"items": text(row)} for row in given] for site, given in rows.items()}
+
+
+def test_the_older_module_of_raw_rows(tmp_path: Path) -> None:
+    node = Node(name="dataio_0", cls=DataIO, params=FILLED, at=LABELLED)
+    pipeline = Pipeline([node, Node(name="hetero_lr_0", cls=HeteroLR, params=TRAINED)], tmp_path)
+    rows = numbers_of(40, seed=1, missing=0.1)
+    pipeline.train(rows, labels_of(rows))
+    check_parity(pipeline, numbers_of(100, seed=2, missing=0.1))
 
 
 def test_missing_values_that_nothing_fills_are_refused_by_row(tmp_path: Path) -> None:

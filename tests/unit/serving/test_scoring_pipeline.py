@@ -171,6 +171,20 @@ def test_what_cannot_be_served_is_refused_with_a_sentence(
     assert caught.value.retcode == 107
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["DataStatistics", "HeteroPearson", "PSI", "LabelTransform", "SampleWeight", "intersection"],
+)
+def test_what_only_looks_at_rows_passes_them_on(module: str, trained: Pipeline) -> None:
+    rows = numbers_of(5, seed=2)[GUEST]
+    change = insert("more_0", module, data="scale_0.data", before="hetero_lr_0")
+    found = build(changed(trained.deployed(GUEST), change))
+    expected = build(trained.deployed(GUEST))
+    assert (
+        found.local(found.read(rows)).values == expected.local(expected.read(rows)).values
+    ).all()
+
+
 @pytest.mark.parametrize("site", [GUEST, HOST])
 @pytest.mark.parametrize("fixture", ["trained", "with_all_steps"])
 def test_a_damaged_model_is_refused_or_still_gives_a_sentence_per_row(
