@@ -62,7 +62,10 @@ class StepSource:
     hosts: tuple[Site, ...]
 
     def stored(self, *names: str) -> Model:
-        """Return the stored model. Raises: ValueError: there is none with a param object `names`"""
+        """Return the stored model; its param object has one of `names`, if there are any.
+
+        Raises: ValueError: there is none, or it is of another component.
+        """
         if self.model is None:
             raise ValueError("this party has stored no model of it")
         if names and self.model.param_name not in names:

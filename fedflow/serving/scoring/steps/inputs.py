@@ -94,7 +94,8 @@ class RowReader:
         """Return the rows; one that cannot be read has an error, which names columns, no values."""
         errors: dict[int, str] = {}
         columns, numeric = self.header.columns, not self.header.texts
-        pick = itemgetter(*columns) if len(columns) > 1 else _none_at_once
+        by_name = self._by_name
+        at_once = itemgetter(*columns) if len(columns) > 1 else by_name
         cells: list[Sequence[Any]] = []
         texts: dict[str, list[str | None]] = {name: [] for name in self.header.texts}
         for number, row in enumerate(rows):
@@ -103,14 +104,17 @@ class RowReader:
                 row = {}
             values: Sequence[Any]
             try:
-                values = pick(row)
+                values = at_once(row)
             except KeyError:
-                values = [row.get(name, self.absent) for name in columns]
+                values = by_name(row)
             if not (numeric and _PLAIN.issuperset(map(type, values))):
                 values = self._read_slowly(values, texts, number, errors)
             cells.append(values)
         features = self._numbers(cells, errors)
         return Batch(features=self._checked(features, errors), texts=texts, errors=errors)
+
+    def _by_name(self, row: Mapping[str, Any]) -> list[Any]:
+        return [row.get(name, self.absent) for name in self.header.columns]
 
     def _read_slowly(
         self,
@@ -188,11 +192,6 @@ class RowReader:
         for number in np.flatnonzero(bad.any(axis=1)).tolist():
             name = self.header.columns[int(bad[number].argmax())]
             errors.setdefault(number, f"column {name!r} does not hold {what}")
-
-
-def _none_at_once(row: Mapping[str, Any]) -> Sequence[Any]:
-    """Raises: KeyError: `itemgetter` gives no sequence of a single column."""
-    raise KeyError
 
 
 def _text(value: object, marks: SpecialValues) -> str | None:

@@ -169,7 +169,7 @@ class HostTrees:
         )
 
     def local(self, batch: Batch) -> Flags:
-        """Raises: ValueError: a host has no scores."""
+        """Return nothing. Raises: ValueError: a host has no scores."""
         raise ValueError("only the guest has scores")
 
     def shape(self, host: int) -> AnswerShape:
@@ -180,7 +180,7 @@ class HostTrees:
         """Do nothing: a host gets no answers."""
 
     def merged(self, values: Flags, answers: Sequence[HostAnswer]) -> Floats:
-        """Raises: ValueError: a host has no scores."""
+        """Return nothing. Raises: ValueError: a host has no scores."""
         raise ValueError("only the guest has scores")
 
 
@@ -283,7 +283,7 @@ class GuestTrees:
         )
 
     def partial(self, batch: Batch) -> HostAnswer:
-        """Raises: ValueError: the guest has no part to give."""
+        """Return nothing. Raises: ValueError: the guest has no part to give."""
         raise ValueError("the guest asks hosts for their part, and has none to give")
 
     def local(self, batch: Batch) -> Flags:
