@@ -2,6 +2,7 @@
 
     POST /federation/v1/inference, /federation/v1/batchInference
 
+What is below /v2 is answered by `inference_protocol.py`, with what is chosen and counted here.
 Answers have HTTP status 200 and the return code in the body, as FATE's callers expect. Beside
 FATE's members they have `caseId`, the request's id, and `selectedBy`, why that version answers.
 """
@@ -9,7 +10,6 @@ FATE's members they have `caseId`, the request's id, and `selectedBy`, why that 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,21 +22,25 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.base.ids import new_request_id
-from fedflow.base.values import dataclass
 from fedflow.serving.admin import look_answer
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import Inference, OnlineRow
+from fedflow.serving.inference import (
+    MOST_VALUES,
+    Inference,
+    OnlineRow,
+    SelectedVersion,
+    case_id_of,
+)
+from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
-from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.models import ServedModels
 from fedflow.serving.settings import ServingSettings
+from fedflow.serving.tensors import undeclared_id
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer
 
 logger = logging.getLogger(__name__)
-
-_CASE_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
-_MOST_FEATURES: Final = 100_000  #: values in all rows of a request
 
 _Values = dict[str, str | int | float | bool | None]
 
@@ -86,15 +90,6 @@ _singles: Final = msgspec.json.Decoder(SingleRequest)
 _batches: Final = msgspec.json.Decoder(BatchRequest)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SelectedVersion:
-    """What answers a request, and why."""
-
-    served: ServedModel
-    service_id: str  #: empty: the version was named
-    by: str  #: service, version or default
-
-
 class CallersPortRoutes:
     """Answers the requests of the callers' port."""
 
@@ -109,9 +104,15 @@ class CallersPortRoutes:
         self._settings = settings
         self._clock = clock
         self._limits = settings.limits
+        self._protocol = InferenceProtocol(
+            models, inference, health, settings=settings, select=self._of_path, count=self._count,
+            refuse=self._refused,
+        )  # fmt: skip
 
     def answer(self, call: HttpCall) -> HttpAnswer:
         """Raises: FedflowError: the request is none of a caller."""
+        if is_of_protocol(call.path):
+            return self._protocol.answer(call, _case_id(call), self._clock.monotonic_s())
         if call.method == "POST":
             route = {
                 "/federation/v1/inference": self._single,
@@ -131,7 +132,7 @@ class CallersPortRoutes:
             request = _singles.decode(call.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
             return self._refused("single", case_id, _unreadable(exc))
-        chosen = self._select(request.head)
+        chosen = self._ids_fault([request.body]) or self._select(request.head)
         if isinstance(chosen, ItemAnswer):
             return self._refused("single", case_id, chosen)
         row = _row(request.body, case_id)
@@ -148,7 +149,7 @@ class CallersPortRoutes:
             return self._refused("batch", case_id, _unreadable(exc))
         items = request.body.batch_data_list
         fault = _batch_fault(items, self._limits.batch_rows)
-        chosen = fault or self._select(request.head)
+        chosen = fault or self._ids_fault(items) or self._select(request.head)
         if isinstance(chosen, ItemAnswer):
             return self._refused("batch", case_id, chosen)
         rows = [_row(item, case_id) for item in items]
@@ -164,6 +165,25 @@ class CallersPortRoutes:
             "batchDataList": answers, "caseId": case_id,
             "singleInferenceResultMap": {str(one["index"]): one for one in answers},
         }  # fmt: skip
+
+    def _of_path(self, service_id: str, model_version: str) -> SelectedVersion | ItemAnswer:
+        """Return what answers for a service, or another version of the model it is bound to."""
+        if model_version and not self._settings.explicit_version:
+            return failed(ServingCode.AUTHORISATION, "requests may name no version here")
+        chosen = self._select(CallerHead(service_id=service_id))
+        if isinstance(chosen, ItemAnswer) or not model_version:
+            return chosen
+        model_id = chosen.served.key.model_id
+        return self._select(CallerHead(model_id=model_id, model_version=model_version))
+
+    def _ids_fault(self, items: Sequence[SingleItem]) -> ItemAnswer | None:
+        """Return why ids may not leave this site; None: they may."""
+        declared = self._settings.partner_ids
+        names = (name for item in items for name in item.send_to_remote_feature_data)
+        name = undeclared_id(names, declared)
+        if not name:
+            return None
+        return failed(ServingCode.PARAMETERS, f"{name[:100]!r} may not leave this site")
 
     def _select(self, head: CallerHead) -> SelectedVersion | ItemAnswer:
         """Return what answers: the service, else the named version, else the default service."""
@@ -220,8 +240,7 @@ class CallersPortRoutes:
 
 def _case_id(call: HttpCall) -> str:
     """Return the id that the caller gave, if it may stand in a log, else a new one."""
-    given = call.header("caseId")
-    return given if _CASE_ID.fullmatch(given) else new_request_id()
+    return case_id_of(call.header("caseId"), "") or new_request_id()
 
 
 def _row(item: SingleItem, case_id: str) -> OnlineRow:
@@ -236,8 +255,8 @@ def _batch_fault(items: Sequence[BatchItem], most: int) -> ItemAnswer | None:
         return failed(ServingCode.PARAMETERS, f"the batch has {len(items)} rows, not 1 to {most}")
     if len({item.index for item in items}) < len(items):
         return failed(ServingCode.PARAMETERS, "an index is there twice")
-    if sum(len(item.feature_data) for item in items) > _MOST_FEATURES:
-        return failed(ServingCode.PARAMETERS, f"the batch has more than {_MOST_FEATURES} values")
+    if sum(len(item.feature_data) for item in items) > MOST_VALUES:
+        return failed(ServingCode.PARAMETERS, f"the batch has more than {MOST_VALUES} values")
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite
@@ -21,6 +22,9 @@ from fedflow.serving.partner_calls import PartnerCalls
 
 logger = logging.getLogger(__name__)
 
+MOST_VALUES: Final = 100_000  #: features in all rows of a request
+
+_CASE_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 _BUSY: Final = "so many requests of this model wait already that this one is refused"
 _LATE: Final = "the request was not answered in time"
 _DEFECT: Final = "internal error; the log has the details"
@@ -33,6 +37,20 @@ class OnlineRow:
     request_id: str
     features: Mapping[str, Any]  #: stay with the guest
     ids: dict[str, IdValue]  #: go to every host
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectedVersion:
+    """What answers a request, and why."""
+
+    served: ServedModel
+    service_id: str  #: empty: the version was named
+    by: str  #: service, version or default
+
+
+def case_id_of(given: str, other: str) -> str:
+    """Return the id that a caller gave, if it may stand in a log, else the other one."""
+    return given if _CASE_ID.fullmatch(given) else other
 
 
 class Inference:

@@ -48,6 +48,14 @@ class ServableModel(Protocol):
         """Return the columns that the first steps need."""
 
     @property
+    def text_inputs(self) -> frozenset[str]:
+        """Return those of `inputs` that hold text."""
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Return the classes, in the order of scores; none: numbers are predicted."""
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Return the ids of the parties whose parts are needed."""
 

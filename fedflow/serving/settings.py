@@ -98,6 +98,8 @@ class ServingSettings(SettingsSection, frozen=True, kw_only=True):
     features: FeatureSettings = FeatureSettings()
     default_service: str | None = None  #: answers requests that name no service
     explicit_version: bool = False  #: requests may name model and version instead of a service
+    #: names of the ids that callers may send to the partners; None: any
+    partner_ids: tuple[str, ...] | None = None
     access_log: bool = True  #: a line per request: its id, return code and milliseconds
     limits: ServingLimits = ServingLimits()
     log: Log = Log()

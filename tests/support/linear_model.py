@@ -63,6 +63,8 @@ class LinearModel:
     def __init__(self, share: LinearShare) -> None:
         self.role = share.role
         self.inputs = tuple(share.weights)
+        self.text_inputs = frozenset[str]()
+        self.labels = (0, 1)
         self.hosts = tuple(share.roles.get("host", ()))
         self.digest = share.digest
         self._share = share

@@ -90,6 +90,8 @@ class OnlineModel:
         self.role = share.role
         self.digest = share.digest
         self.inputs = inputs  #: columns that rows should have
+        self.text_inputs = source.header.texts
+        self.labels = predicted.labels
         self.hosts = tuple(share.roles.get("host", ()))  #: party ids, in the conf's order
         self._source = source
         self._works = works
