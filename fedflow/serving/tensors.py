@@ -105,7 +105,7 @@ def read_infer_request(body: bytes) -> InferRequest:
 def read_rows(request: InferRequest, model: ServableModel, limits: TensorLimits) -> TensorRows:
     """Return the rows of a request to a model. Raises: BadServingRequest: it names the tensor."""
     tensors = request.inputs
-    number = _rows_of(tensors, limits)
+    number, inputs = _rows_of(tensors, limits), frozenset(model.inputs)
     features: dict[str, list[Any]] = {}
     ids: dict[str, list[Any]] = {}
     for tensor in tensors:
@@ -115,7 +115,7 @@ def read_rows(request: InferRequest, model: ServableModel, limits: TensorLimits)
         values = _values(tensor, number)
         if leaves:
             ids[tensor.name] = _ids(tensor, values)
-        elif tensor.name in model.inputs:
+        elif tensor.name in inputs:
             features[tensor.name] = values
         else:
             raise _bad(tensor, "is no input of the model")
@@ -225,7 +225,8 @@ def _values(tensor: InputTensor, number: int) -> list[Any]:
             raise _bad(tensor, f"has values beyond {tensor.datatype}")
     elif tensor.datatype in _REAL:
         _check_real(tensor, given)
-        return [None if one is None else float(one) for one in values]
+        if int in kinds:
+            return [None if one is None else float(one) for one in values]
     elif tensor.datatype == "BOOL":
         return [None if one is None else int(one) for one in values]
     return values
@@ -256,7 +257,7 @@ def _check_real(tensor: InputTensor, values: Sequence[float]) -> None:
         good = False
     if not good:
         raise _bad(tensor, "has NaN or infinite values; a missing value is null")
-    if values and not (-most <= min(values) and max(values) <= most):
+    if most < sys.float_info.max and values and not (-most <= min(values) and max(values) <= most):
         raise _bad(tensor, f"has values beyond {tensor.datatype}")
 
 
