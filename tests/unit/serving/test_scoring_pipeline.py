@@ -24,7 +24,7 @@ from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
-from fedflow.serving.scoring.deployed import DeployedModel
+from fedflow.wire.deployed_model import DeployedModel
 from fedflow.serving.scoring.host_answer import join_answers, read_answer, split_answer
 from fedflow.serving.scoring.pipeline import OnlineModel, build
 from fedflow.serving.scoring.registry import INPUTS, MODELS, SCORES, STEPS, maker
@@ -238,7 +238,7 @@ def test_importing_scoring_imports_no_room_of_components() -> None:
     code = (
         "import sys\n"
         "import fedflow.serving.scoring.pipeline\n"
-        "import fedflow.serving.scoring.deployed\n"
+        "import fedflow.wire.deployed_model\n"
         "import fedflow.serving.scoring.host_answer\n"
         "names = [n for n in sys.modules if n.startswith(('fedflow.components', 'fedflow.app',"
         " 'fedflow.store', 'fedflow.web', 'fedflow.server', 'fedflow.rpc', 'fedflow.board'))]\n"
