@@ -1,8 +1,8 @@
 """Requests of one model that arrive while another one is under way are answered together.
 
 Whoever comes when nothing runs goes at once, alone. Those that come meanwhile wait; when the work
-ends, the first of them does the next work for up to `most` of them. So nobody waits when idle, and
-no thread but those of the callers is needed.
+ends, up to `most` of them, the oldest, are the next group, and the newest of these does the work: it
+has most time left. So nobody waits when idle, and no thread but those of the callers is needed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class JoinedRequests(Generic[T, R]):
             for place in group:
                 place.error = exc
         self._pass_on()
-        for place in group[1:]:
+        for place in group[:-1]:
             place.wake.release()
 
     def _pass_on(self) -> None:
@@ -106,5 +106,5 @@ class JoinedRequests(Generic[T, R]):
                 self._busy = False
                 return
             group = [self._line.popleft() for _ in range(number)]
-            group[0].group = group
-        group[0].wake.release()
+            group[-1].group = group
+        group[-1].wake.release()

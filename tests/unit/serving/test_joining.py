@@ -84,6 +84,25 @@ def test_too_many_are_refused_at_once(pool: ThreadPoolExecutor) -> None:
     assert line.run(4, work, wait_s=30) == 8
 
 
+def test_a_group_has_the_time_of_its_newest_request(pool: ThreadPoolExecutor) -> None:
+    work, line = Work(), JoinedRequests[int, int](most=64, waiting=100)
+    late: list[Sequence[int]] = []
+
+    def work_of_the_newest(items: Sequence[int]) -> list[int]:
+        late.append(items)
+        return work(items)
+
+    futures = [pool.submit(line.run, 0, work, wait_s=30)]
+    assert work.entered.wait(30)
+    futures.append(pool.submit(line.run, 1, work, wait_s=30))
+    assert wait_for(lambda: len(line._line) == 1, timeout_s=30)
+    futures.append(pool.submit(line.run, 2, work_of_the_newest, wait_s=30))
+    assert wait_for(lambda: len(line._line) == 2, timeout_s=30)
+    work.gate.set()
+    assert [one.result(30) for one in futures] == [0, 2, 4]
+    assert late == [[1, 2]]
+
+
 def test_whose_time_is_up_leaves_the_line(pool: ThreadPoolExecutor) -> None:
     work, line = Work(), JoinedRequests[int, int](most=2, waiting=100)
     futures = run_while_one_works(pool, line, work, ())
