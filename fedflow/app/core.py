@@ -24,6 +24,7 @@ from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.app.initiator.submissions import Submissions
 from fedflow.app.initiator.validation import Validation
 from fedflow.app.models.deployment import Deployment, LocalDeployment
+from fedflow.app.models.local_history import LocalHistory
 from fedflow.app.models.migration import LocalMigration, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
 from fedflow.app.models.models import ModelRepository
@@ -136,6 +137,7 @@ class Core:
         of_models = _ModelHalf(kernel, repository=self.models, servings=ports.servings)
         self.deployment, self.migrations = of_models.deployment, of_models.migrations
         self.publishing = of_models.publishing
+        self.model_changes = of_models.changes
         self.delivery = Delivery(
             replace(leading, parties=ports.parties),
             initiator=own.initiator,
@@ -263,6 +265,7 @@ class _ModelHalf:
         self.prepared = PreparedModels(clock=kernel.clock)
         self.deploy_here = LocalDeployment(kernel, repository=repository, prepared=self.prepared)
         self.migrate_here = LocalMigration(kernel, repository=repository, prepared=self.prepared)
+        self.history_here = LocalHistory(kernel, prepared=self.prepared)
 
 
 def _publishing() -> Any:
@@ -369,6 +372,8 @@ def _add_commands(
     commands.add("initiator_control", own.control.asked)
     commands.add("model_deploy", deploy.prepare, prepare=deploy.check)
     commands.add("model_migrate", migrate.prepare, prepare=migrate.check)
+    commands.add("model_history", of_models.history_here.prepare)
+    commands.add_look("model_share", of_models.history_here.share)
     commands.add("model_commit", prepared.commit)
     commands.add("model_undo", prepared.undo)
     commands.add_look("model_publish", lambda asked: of_models.publish_here().answer(asked))

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from fedflow.app.local_jobs.transfers import Transfers
     from fedflow.app.local_jobs.uploads import Uploads
     from fedflow.app.models.deployment import Deployment
+    from fedflow.app.models.history_changes import HistoryChanges
     from fedflow.app.models.migration import Migrations
     from fedflow.app.models.model_exchange import ModelExchange
+    from fedflow.app.models.model_history import ModelHistory
     from fedflow.app.models.model_tags import ModelTags
     from fedflow.app.models.model_views import ModelViews
     from fedflow.app.models.models import ModelRepository
@@ -78,6 +80,8 @@ class ModelServices:
     deployment: Deployment
     migrations: Migrations
     publishing: Lazy[Publishing]
+    history: ModelHistory
+    history_changes: HistoryChanges
     exchange: ModelExchange
     storing: ModelStoring
     tags: ModelTags

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fedflow.app.core import Core
 from fedflow.app.local_jobs.model_store import ModelStoring
+from fedflow.app.models.history_changes import HistoryChanges
 from fedflow.app.models.model_exchange import ModelExchange
+from fedflow.app.models.model_history import ModelHistory
 from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.model_views import ModelViews
 from fedflow.app.models.woe_arrays import WoeArrays
@@ -35,6 +37,8 @@ def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelS
         deployment=core.deployment,
         migrations=core.migrations,
         publishing=core.publishing,
+        history=ModelHistory(store=store, repository=core.models),
+        history_changes=HistoryChanges(core.kernel, model_changes=core.model_changes),
         exchange=exchange,
         storing=ModelStoring(
             store=store,

@@ -259,6 +259,7 @@ MODEL_VERSION: Final = Table(
         "f_job_id",
         "f_create_time",
         "f_ready, f_create_time",
+        "f_model_id, f_role, f_party_id, f_create_time, f_model_version",
     ),
 )
 """One site's part of a version of a model; `f_size` in bytes (FATE: KiB)."""
@@ -335,6 +336,43 @@ MODEL_TAG: Final = Table(
     indexes=("f_t_id",),
 )
 """A version that has a tag."""
+
+MODEL_COMMIT: Final = Table(
+    "t_model_commit",
+    {
+        **_MODEL,
+        "f_change_id": text(64),
+        "f_message": LONG,
+        "f_author": text(64),  #: a party id
+        "f_person": text(64),
+        "f_approval": text(200),
+        "f_shares": LONG,
+        "f_made_with": LONG,
+        "f_create_time": TIME,
+    },
+    key=("f_role", "f_party_id", "f_model_id", "f_model_version"),
+)
+"""What was said of a version, beyond what other rows say."""
+
+MODEL_BRANCH: Final = Table(
+    "t_model_branch",
+    {
+        "f_role": text(16),
+        "f_party_id": text(64),
+        "f_model_id": text(512),
+        "f_branch": text(64),
+        "f_number": INT,
+        "f_change_id": text(64),
+        "f_kind": text(16),
+        "f_model_version": text(64),
+        "f_author": text(64),  #: a party id
+        "f_person": text(64),
+        "f_message": LONG,
+        "f_create_time": TIME,
+    },
+    key=("f_role", "f_party_id", "f_model_id", "f_branch", "f_number"),
+)
+"""One move of a branch of a model; the last one says what it names."""
 
 INSTANCE: Final = Table(
     "t_server_instance",
@@ -420,6 +458,8 @@ TABLES: Final[tuple[Table, ...]] = (
     MODEL_CHECKPOINT,
     TAG,
     MODEL_TAG,
+    MODEL_COMMIT,
+    MODEL_BRANCH,
     CACHE,
     JOB_EVENT,
     INSTANCE,

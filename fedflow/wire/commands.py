@@ -288,8 +288,42 @@ class PublishModel(CommandBody, frozen=True, kw_only=True):
     step: PublishStep
 
 
+class ChangeHistory(ModelCommand, frozen=True, kw_only=True):
+    """A site stores a commit, or a move of a branch; see `app/models/local_history.py`.
+
+    The path names the version: what is committed, or what the branch names from now on.
+    """
+
+    MAX_BYTES: ClassVar[int] = MIB
+
+    model_id: str
+    action: str  #: `commit`, or a `MoveKind`
+    branch: str = ""
+    after: str = ""  #: id of the move that is the branch's last one until now
+    author_party: str
+    person: str = ""  #: is sent to sites of the author's own party only
+    message: str = ""
+    approval: str = ""
+    shares: dict[str, str] = {}  #: of a commit: site -> digest of its share
+    created_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class ShareDigest(CommandBody, frozen=True, kw_only=True):
+    """What is the digest of the site's share of a version?"""
+
+    model_id: str
+
+
+class ShareDigestAnswer(CommandBody, frozen=True, kw_only=True):
+    """The answer."""
+
+    OPTIONAL = frozenset({"digest"})
+
+    digest: str | None = None
+
+
 class PreparedModel(CommandBody, frozen=True, kw_only=True):
-    """The answer to both: what the site has prepared."""
+    """The answer to each of them: what the site has prepared."""
 
     OPTIONAL = frozenset({"digest"})
 

@@ -20,6 +20,7 @@ from fedflow.app.models.model_changes import (
     PreparedModels,
     sites_of,
 )
+from fedflow.app.models.model_names import named_version, site_here
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
@@ -44,6 +45,7 @@ from fedflow.domain.job.document import JsonObject, Report, check_document, chil
 from fedflow.domain.job.dsl import Component, parse_dsl
 from fedflow.domain.job.predict_dsl import deduce_predict_dsl
 from fedflow.domain.job.spec import names_of
+from fedflow.domain.models.history import NameKind, VersionName
 from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
@@ -64,7 +66,7 @@ class DeployRequest:
     """What a client asks for: which components stay, or the whole predict DSL; not both."""
 
     model_id: str
-    model_version: str
+    model_version: str  #: also `branch:NAME` or `tag:NAME`
     components: Sequence[str] | None = None  #: None and no DSL: all
     predict_dsl: JsonObject | None = None
     checkpoints: Mapping[str, StepChoice] = field(default_factory=dict)  #: by component
@@ -80,16 +82,16 @@ class Deployment(UseCase):
     def deploy(self, asked: DeployRequest) -> ChangedModel:
         """Make a child version at all sites of a model, or at none.
 
-        Raises: ModelNotFound, ModelNotReady, NotModelInitiator, ModelIsDeployed. InvalidJobSpec: of
-            the DSL or the list of components. BadRequest: both were given.
+        Raises: as `named_share`; ModelIsDeployed. InvalidJobSpec: of the DSL or the list of
+            components. BadRequest: both were given.
         """
-        parent = initiators_share(self._store, asked.model_id, asked.model_version)
+        parent = named_share(self._store, asked.model_id, asked.model_version)
         _check_parent(parent)
         version = self._new_job_id(self._clock.now_ms())
         predict_dsl = self._predict_dsl(parent, asked)
         body = DeployModel(
             model_id=asked.model_id,
-            parent_version=asked.model_version,
+            parent_version=parent.key.model_version,
             parent_digest=common_digest(parent),
             inference_dsl=predict_dsl,
             components_checkpoint={n: _as_json(s) for n, s in asked.checkpoints.items()},
@@ -198,6 +200,19 @@ def initiators_share(store: Store, model_id: str, model_version: str) -> ModelVe
     if not own:
         raise NotModelInitiator(model=named)
     return own[0]
+
+
+def named_share(store: Store, model_id: str, name: str) -> ModelVersion:
+    """Return the initiator's share of the version that an id, a branch or a tag names.
+
+    Raises: as `initiators_share`; BranchNotFound, TagNotFound, TagNotUnique.
+    """
+    if VersionName.of(name).kind is not NameKind.ID:
+        with store.read() as tx:
+            site = site_here(tx, model_id)
+            key = ModelKey(site=site, model_id=model_id, model_version=name)
+            name = named_version(tx, key).model_version
+    return initiators_share(store, model_id, name)
 
 
 def trained_version(tx: Tx, key: ModelKey) -> ModelVersion:

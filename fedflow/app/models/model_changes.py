@@ -1,10 +1,11 @@
-"""New versions of a model at several sites, at all of them or at none: prepare, then commit.
+"""Changes of a model at several sites, at all of them or at none: prepare, then commit.
 
 The coordinator is the server of the site that trained the model (its initiator). It lets every site
 *prepare* its new share, which nobody can use yet (`ModelVersion.ready`), by calls that may be
 repeated. When all have, it decides: one transaction stores that, and a *commit* per site in the
 outbox, so a crash cannot forget half of them. If a site refuses, or its commit cannot be delivered,
 every site gets the command *undo*. A prepared part without a commit is dropped after a day.
+A change is a new version, or one of the history (`app/models/history_changes.py`).
 
 What is remembered between the steps lies among the answered requests (`Tx.reply_cache`), under
 names that no request id of another party can have, and is forgotten with them after a day.
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from fedflow.app.models.history_rows import add, remove
 from fedflow.app.models.models import trained_key
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
@@ -54,14 +56,14 @@ MODEL_COMMANDS: Final = frozenset({CommandKind.COMMIT_MODEL, CommandKind.UNDO_MO
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelChange:
-    """One new version at several sites."""
+    """One new version, or one change of the history, at several sites."""
 
     id: str  #: a request id, which tells this change from others that make the same version
     command: str  #: entry of `wire.paths.PARTY_COMMANDS` that prepares it
-    version: str  #: the new one
+    version: str  #: the new one, or the one that the history is about
     source: Site  #: who coordinates
     bodies: Mapping[Site, ModelCommand]  #: what is sent to each site
-    digest: str  #: what each site must answer: `common_digest` of its new share
+    digest: str  #: what each site must answer: of a new share its `common_digest`
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -286,9 +288,25 @@ class PreparedModels:
             )
         return Reply(retcode=0, data=plain(PreparedModel(digest=digest)))
 
+    def put_change(
+        self, tx: Tx, incoming: TypedCommand[ModelCommand], change: Mapping[str, Any], digest: str
+    ) -> Reply:
+        """Keep a change of the history until it is committed; answers `digest`."""
+        if tx.reply_cache.get(_made(incoming)) is None:
+            made = {"history": change, "source": incoming.source_party}
+            tx.reply_cache.put(
+                _made(incoming), Reply(retcode=0, data=made), now_ms=self._clock.now_ms()
+            )
+        return Reply(retcode=0, data=plain(PreparedModel(digest=digest)))
+
     def commit(self, tx: Tx, incoming: TypedCommand[ModelCommand], effects: AfterCommit) -> Reply:
-        """Make a prepared share usable. Raises: ModelChangeRefused: there is none."""
-        key = self._key(tx, incoming)
+        """Make what was prepared count. Raises: ModelChangeRefused: nothing was, or it is late."""
+        made = self._prepared(tx, incoming)
+        if "history" in made:
+            if tx.reply_cache.get(_dropped(incoming)) is not None or not add(tx, made["history"]):
+                raise ModelChangeRefused(reason=f"the history at {incoming.site} is another one")
+            return Reply(retcode=0)
+        key = _key(made)
         if key is None or not tx.models.set_ready(key, now_ms=self._clock.now_ms()):
             raise ModelChangeRefused(
                 reason=f"nothing was prepared at {incoming.site} as version {incoming.job_id}"
@@ -297,23 +315,31 @@ class PreparedModels:
         return Reply(retcode=0)
 
     def undo(self, tx: Tx, incoming: TypedCommand[ModelCommand], effects: AfterCommit) -> Reply:
-        """Forget a share that this coordinator had prepared here, committed or not."""
-        key = self._key(tx, incoming)
+        """Forget what this coordinator had prepared here, committed or not."""
+        made = self._prepared(tx, incoming)
+        key = _key(made)
         if key is not None:
             tx.models.drop(key)
+        if "history" in made:
+            remove(tx, made["history"])
+            if tx.reply_cache.get(_dropped(incoming)) is None:
+                tx.reply_cache.put(
+                    _dropped(incoming), Reply(retcode=0), now_ms=self._clock.now_ms()
+                )
         return Reply(retcode=0)
 
-    def _key(self, tx: Tx, incoming: TypedCommand[ModelCommand]) -> ModelKey | None:
+    def _prepared(self, tx: Tx, incoming: TypedCommand[ModelCommand]) -> Mapping[str, Any]:
         """Return what was prepared under the path of a command. Raises: WrongModelSource."""
         made = tx.reply_cache.get(_made(incoming))
         if made is None:
-            return None
+            return {}
         source = made.data["source"]
         if None not in (source, incoming.source_party) and source != incoming.source_party:
             raise WrongModelSource(
                 party_id=incoming.source_party, what=f"change version {incoming.job_id}"
             )
-        return ModelKey.from_party_model_id(made.data["party_model_id"], made.data["version"])
+        found: Mapping[str, Any] = made.data
+        return found
 
     def _drop_stale(self, tx: Tx) -> None:
         """Drop shares that were prepared and never committed."""
@@ -353,9 +379,25 @@ def _name(change_id: str, part: str = "plan") -> str:
     return f"model/{change_id}/{part}"
 
 
+def _key(made: Mapping[str, Any]) -> ModelKey | None:
+    """Return which share was prepared, None if none was."""
+    if "version" not in made:
+        return None
+    return ModelKey.from_party_model_id(made["party_model_id"], made["version"])
+
+
 def _made(incoming: TypedCommand[ModelCommand]) -> str:
     """Return under which name a site remembers what it prepared. Raises: BadRequest."""
+    return _name_here(incoming, "made")
+
+
+def _dropped(incoming: TypedCommand[ModelCommand]) -> str:
+    """Return under which name a site remembers that a change will not be. Raises: BadRequest."""
+    return _name_here(incoming, "dropped")
+
+
+def _name_here(incoming: TypedCommand[ModelCommand], part: str) -> str:
     change_id = incoming.body.change
     if not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):
         raise BadRequest(reason="`change` must be an id of at most 40 letters and digits")
-    return _name(change_id, f"made/{incoming.job.site.key}")
+    return _name(change_id, f"{part}/{incoming.job.site.key}")

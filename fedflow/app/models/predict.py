@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from fedflow.app.models.deployment import check_contents, predict_dsl_of, stored_models
 from fedflow.app.models.model_loading import LoadRequest
+from fedflow.app.models.model_names import named_version
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
@@ -24,6 +25,7 @@ from fedflow.domain.job.formats import read_job
 from fedflow.domain.job.predict_conf import merge_predict_conf, unknown_names
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.warning import JobWarning
+from fedflow.domain.models.history import NameKind, VersionName
 from fedflow.domain.models.model import ModelKey, ModelVersion, common_digest
 from fedflow.domain.site import Site
 
@@ -49,11 +51,18 @@ class Predictions:
     def begin(self, conf: Any) -> Prediction | None:
         """Return what a submitted conf asks to run, None if it is not one of a predict job.
 
-        Raises: InvalidJobSpec, ModelNotFound, ModelNotDeployed.
+        The conf may name the version by a branch or a tag; what runs has the version itself.
+        Raises: InvalidJobSpec, ModelNotFound, ModelNotDeployed, BranchNotFound, TagNotFound,
+            TagNotUnique.
         """
         if mode_of(conf) != "predict":
             return None
-        version, dsl = self._usable(_named(conf))
+        key = _named(conf)
+        if VersionName.of(key.model_version).kind is not NameKind.ID:
+            with self._store.read() as tx:
+                key = named_version(tx, key)
+            conf = _with_version(conf, key)
+        version, dsl = self._usable(key)
         form = read_job(dsl, conf)
         merged, warnings = merge_predict_conf(version.train_conf, form.conf)
         names = {*_components(dsl), *_components(version.train_dsl)}
@@ -102,6 +111,17 @@ class Predictions:
         if predict_dsl is None:
             raise ModelNotDeployed(model=key)
         return version, predict_dsl
+
+
+def _with_version(conf: JsonObject, key: ModelKey) -> JsonObject:
+    """Return a conf that names this version wherever it named one."""
+    section = cast(JsonObject, conf["job_parameters"])
+    own = {"model_version": key.model_version}
+    changed = {**section, **own} if "model_version" in section else dict(section)
+    common = section.get("common")
+    if isinstance(common, dict) and "model_version" in common:
+        changed["common"] = {**common, **own}
+    return {**conf, "job_parameters": changed}
 
 
 def _components(dsl: JsonObject) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import IO, Protocol
 
+from fedflow.domain.models.history import Branch, BranchKey, CommitNote, Move, VersionLine
 from fedflow.domain.models.lists import ModelLine, ModelList
 from fedflow.domain.models.model import (
     Checkpoint,
@@ -113,6 +114,44 @@ class ModelTagStore(Protocol):
 
     def versions(self, name: str) -> list[str]:
         """Return the versions that have a tag, oldest attachment first."""
+
+
+class ModelHistoryStore(Protocol):
+    """Descent of versions, notes and moves of branches (`t_model_commit`, `t_model_branch`).
+
+    Only versions that can be used count.
+    """
+
+    def sites(self, model_id: str) -> list[Site]:
+        """Return the sites of this server that have versions of a model."""
+
+    def line(self, key: ModelKey) -> VersionLine | None: ...
+
+    def page(
+        self, site: Site, model_id: str, *, before: tuple[int, str] | None, limit: int
+    ) -> list[VersionLine]:
+        """Return versions, newest first; `before`: those after this time and version in a list."""
+
+    def put_note(self, note: CommitNote) -> bool:
+        """Store a note; False if the version has one."""
+
+    def drop_note(self, key: ModelKey, change_id: str) -> None:
+        """Forget a version's note if this change stored it."""
+
+    def notes(self, site: Site, model_id: str, versions: Collection[str]) -> dict[str, CommitNote]:
+        """Return the notes of those of some versions that have one."""
+
+    def add_move(self, move: Move) -> bool:
+        """Store a move; False if the branch has one of this number."""
+
+    def drop_move(self, key: BranchKey, change_id: str) -> None:
+        """Forget the move of a branch that this change stored."""
+
+    def branch(self, key: BranchKey) -> Branch:
+        """Return a branch with all its moves, also one that is deleted or never was."""
+
+    def heads(self, site: Site, model_id: str) -> list[Move]:
+        """Return the last move of each branch that exists, by name."""
 
 
 class ModelBlobs(Protocol):

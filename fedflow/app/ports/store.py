@@ -22,7 +22,12 @@ from fedflow.app.ports.jobs import (
     TaskStore,
     TrackingStore,
 )
-from fedflow.app.ports.models import ModelListStore, ModelTagStore, ModelVersionStore
+from fedflow.app.ports.models import (
+    ModelHistoryStore,
+    ModelListStore,
+    ModelTagStore,
+    ModelVersionStore,
+)
 from fedflow.app.ports.scheduling import (
     InstanceStore,
     LeaseStore,
@@ -56,6 +61,7 @@ class Tx(Protocol):
     models: ModelVersionStore
     model_lists: ModelListStore
     model_tags: ModelTagStore
+    model_history: ModelHistoryStore
     permissions: PermissionStore
     site_keys: SiteKeyStore
     registry: RegistryStore

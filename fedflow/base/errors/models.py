@@ -119,11 +119,11 @@ class ModelIsDeployed(FedflowError):
 
 
 class ModelChangeRefused(FedflowError):
-    """The version was not created: {reason}."""
+    """The model was not changed: {reason}."""
 
     code, retcode, http = 2032, 101, 409
     public = ("reason",)
-    hint = "No party has the new version. Fix the cause named above and repeat the request."
+    hint = "No party has the change. Fix the cause named above and repeat the request."
 
 
 class ModelsDiffer(FedflowError):
@@ -183,14 +183,14 @@ class NotPredictable(FedflowError):
 class NoServings(FedflowError):
     """This party names no serving processes."""
 
-    code, retcode, http = 2040, 100, 409
+    code, retcode, http = 2050, 100, 409
     hint = "Name the admin addresses of `fedflow serving run` under `servings.hosts` in the conf."
 
 
 class BadServiceId(FedflowError):
     """{service_id!r} is no service id."""
 
-    code, retcode, http = 2041, 101, 400
+    code, retcode, http = 2051, 101, 400
     public = ("service_id",)
     hint = "Use up to 200 printable characters without `?`, `:`, `/` and `&`."
 
@@ -198,5 +198,44 @@ class BadServiceId(FedflowError):
 class NotPublished(FedflowError):
     """The version was not published: {reason}."""
 
-    code, retcode, http = 2042, 101, 409
+    code, retcode, http = 2052, 101, 409
     hint = "Fix the cause named above and repeat the request. Before, no party answers with it."
+
+
+class BranchNotFound(FedflowError):
+    """There is no branch {branch} of {model} at this server."""
+
+    code, retcode, http = 2040, 100, 404
+    public = ("branch", "model")
+    hint = "`model/branch/list` shows the branches of a model."
+
+
+class BranchExists(FedflowError):
+    """The branch {branch} of {model} exists already."""
+
+    code, retcode, http = 2041, 100, 409
+    public = ("branch", "model")
+    hint = "Move it with `model/branch/move`, or choose another name."
+
+
+class NoEarlierTarget(FedflowError):
+    """The branch {branch} of {model} cannot go back: it named no other version before."""
+
+    code, retcode, http = 2042, 100, 409
+    public = ("branch", "model")
+    hint = "`model/branch/moves` shows its moves. Move it to the version that you want."
+
+
+class TagNotUnique(FedflowError):
+    """The tag {tag_name} does not name one version of {model}: {versions} have it."""
+
+    code, retcode, http = 2043, 101, 409
+    hint = "Remove the tag from the other versions, or name the version itself."
+
+
+class ModelIsCommitted(FedflowError):
+    """The {model} has its message already."""
+
+    code, retcode, http = 2044, 100, 409
+    public = ("model",)
+    hint = "A commit does not change. `model/show` shows it; a tag or a branch can be added."

@@ -24,7 +24,12 @@ from fedflow.app.ports.jobs import (
     TaskStore,
     TrackingStore,
 )
-from fedflow.app.ports.models import ModelListStore, ModelTagStore, ModelVersionStore
+from fedflow.app.ports.models import (
+    ModelHistoryStore,
+    ModelListStore,
+    ModelTagStore,
+    ModelVersionStore,
+)
 from fedflow.app.ports.scheduling import (
     InstanceStore,
     LeaseStore,
@@ -50,6 +55,7 @@ from fedflow.store.sql.job_lists import SqlJobLists
 from fedflow.store.sql.job_tags import SqlJobTags
 from fedflow.store.sql.jobs import SqlEngines, SqlJobs
 from fedflow.store.sql.leases import SqlLeases
+from fedflow.store.sql.model_history import SqlModelHistory
 from fedflow.store.sql.model_lists import SqlModelLists
 from fedflow.store.sql.model_tags import SqlModelTags
 from fedflow.store.sql.models import SqlModels
@@ -93,6 +99,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "models": SqlModels,
     "model_lists": SqlModelLists,
     "model_tags": SqlModelTags,
+    "model_history": SqlModelHistory,
     "connectors": SqlConnectors,
     "permissions": SqlPermissions,
     "site_keys": SqlSiteKeys,
@@ -125,6 +132,7 @@ class SqlTx:
     models: ModelVersionStore
     model_lists: ModelListStore
     model_tags: ModelTagStore
+    model_history: ModelHistoryStore
     connectors: ConnectorStore
     permissions: PermissionStore
     site_keys: SiteKeyStore
