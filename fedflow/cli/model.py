@@ -11,6 +11,7 @@ from fedflow.cli import session, suggestions
 from fedflow.cli.files import JsonFile, existing_file, folder, new_file
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_view import wait_for
+from fedflow.cli.model_history import COMMANDS
 from fedflow.cli.output import json_text, moment
 from fedflow.cli.session import Session, asks_server
 from fedflow.domain.site import Site
@@ -24,6 +25,10 @@ wait_option = click.option("--wait", "wait_", is_flag=True, help="Wait for the j
 @click.group(cls=Nouns)
 def command() -> None:
     """Models: deploy, predict, export and import, tag."""
+
+
+for _one in COMMANDS:
+    command.add_command(_one)
 
 
 # --- look -----------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from fedflow.client.connection import Connection
 from fedflow.client.data import DataCalls
 from fedflow.client.job_tags import JobTagCalls
 from fedflow.client.jobs import JobCalls
+from fedflow.client.model_history import CommitCalls
 from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
 from fedflow.client.tables import TableCalls
 from fedflow.client.tracking import TrackingCalls
@@ -67,6 +68,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.tables = TableCalls(connection)
         self.models = ModelCalls(connection)
         self.tags = TagCalls(connection)
+        self.commits = CommitCalls(connection)
         self.job_tags = JobTagCalls(connection)
         self.checkpoints = CheckpointCalls(connection)
         self.keys = KeyCalls(connection)

@@ -121,9 +121,10 @@ def _models(built: Built) -> Flask:
     from fedflow.web.checkpoint import checkpoint
     from fedflow.web.model import model
     from fedflow.web.model_deploy import model_deploy
+    from fedflow.web.model_history import model_history
     from fedflow.web.model_tag import model_tag
 
-    return application(built, checkpoint, model, model_deploy, model_tag)
+    return application(built, checkpoint, model, model_deploy, model_history, model_tag)
 
 
 def _tracking(built: Built) -> Flask:

@@ -12,10 +12,9 @@ from flask import Blueprint, Response
 
 from fedflow.app.models.deployment import DeployRequest, predict_dsl_of, steps_of
 from fedflow.app.models.migration import MigrateRequest, roles_of
-from fedflow.app.models.model_changes import Outcome
+from fedflow.app.models.model_changes import ChangedModel
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import (
-    ModelChangeRefused,
     ModelNotDeployed,
     ModelNotFound,
     NoPredictDsl,
@@ -24,9 +23,11 @@ from fedflow.base.errors.models import (
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job.document import JsonObject
 from fedflow.domain.job.predict_conf import predict_conf_template
+from fedflow.domain.models.history import NameKind, VersionName
 from fedflow.domain.models.model import ModelFilter, ModelVersion
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
+from fedflow.web.model_requests import changed
 from fedflow.web.requests import Alternatives, Body, Text, site_of
 from fedflow.web.responses import answer, document, refusal, status_error, success
 from fedflow.web.routes import Style, route
@@ -71,7 +72,11 @@ def deploy(body: DeployBody) -> Response:
     except FedflowError as exc:
         data = new_version({}, body.model_id, body.model_version)
         return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR, "data": data})
-    return _changed(done.outcome, done.model_id, done.model_version)
+    return changed(done.outcome, _new(done))
+
+
+def _new(done: ChangedModel) -> NewVersion:
+    return new_version(done.outcome.replies, done.model_id, done.model_version)
 
 
 def _deploy_request(body: DeployBody) -> DeployRequest:
@@ -92,18 +97,6 @@ def _dsl(value: dict[str, Any] | str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadRequest(reason="the predict DSL must be an object")
     return found
-
-
-def _changed(
-    outcome: Outcome, model_id: str, model_version: str, *, job_id: str | None = None
-) -> Response:
-    """Return what came of a change at several sites; a refusal names the first site's reason."""
-    data = new_version(outcome.replies, model_id, model_version)
-    if outcome.done:
-        return success(data, job_id=job_id)
-    site, reply = next((s, r) for s, r in outcome.replies.items() if r.retcode)
-    exc = ModelChangeRefused(reason=reply.said_by(site))
-    return answer({**envelope.failure(exc), "data": data})
 
 
 # --- predict DSL and conf -------------------------------------------------------------------------
@@ -154,7 +147,7 @@ def _deployed(body: DeployedBody) -> tuple[ModelVersion, JsonObject]:
     role = body.role and site_of(body.role, "0").role
     which = ModelFilter(
         model_id=body.model_id,
-        model_version=body.model_version,
+        model_version=_version_of(body),
         role=role or None,
         party_id=body.party_id,
     )
@@ -165,6 +158,19 @@ def _deployed(body: DeployedBody) -> tuple[ModelVersion, JsonObject]:
         why = "was trained, but not deployed" if found else "is not at this server"
         raise NoPredictDsl(reason=f"{named[:300]} {why}")
     return next((u for u in usable if u[0].key.site == u[0].initiator), usable[0])
+
+
+def _version_of(body: DeployedBody) -> str | None:
+    """Return the version that a body names; a branch or a tag is one of the model that it names.
+
+    Raises: BadRequest: it names no model. ModelNotFound, BranchNotFound, TagNotFound, TagNotUnique.
+    """
+    name = body.model_version
+    if name is None or VersionName.of(name).kind is NameKind.ID:
+        return name
+    if body.model_id is None:
+        raise BadRequest(reason="a branch or a tag needs a `model_id`")
+    return services().models.history.key(body.model_id, name).model_version
 
 
 # --- migrate --------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ def migrate(body: MigrateModelBody) -> Response:
         done = services().models.migrations.migrate(_migrate_request(body))
     except ModelNotFound as exc:
         return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR})
-    return _changed(done.outcome, done.model_id, done.model_version, job_id=done.model_version)
+    return changed(done.outcome, _new(done), job_id=done.model_version)
 
 
 def _migrate_request(body: MigrateModelBody) -> MigrateRequest:

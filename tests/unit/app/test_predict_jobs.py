@@ -12,8 +12,9 @@ from fedflow.app.models.deployment import DeployRequest
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import SubmitRefused
-from fedflow.base.errors.models import ModelNotDeployed, ModelNotFound
+from fedflow.base.errors.models import BranchNotFound, ModelNotDeployed, ModelNotFound
 from fedflow.domain.job.own_conf import own_conf
+from fedflow.domain.models.history import Author, BranchKey, Move, MoveKind
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
@@ -325,3 +326,24 @@ def test_a_version_1_model_predicts_without_a_deploy_and_with_a_conf_of_version_
     job = pair.host.job(submit(pair, conf))
     assert list(job.dsl["components"]) == ["reader_0", "step_0"]
     assert job.train_conf == pair.share(HOST, TRAINED).train_conf
+
+
+def test_a_branch_or_a_tag_names_the_version_once(pair: Pair) -> None:
+    version = deploy(pair)
+    where = BranchKey(site=GUEST, model_id=MODEL_ID, name="release")
+    with pair.guest.store.transaction() as tx:
+        tx.model_history.add_move(
+            Move(
+                key=where, number=1, id="a", kind=MoveKind.CREATE, model_version=version,
+                author=Author(party_id="9999"), created_ms=1,
+            )
+        )  # fmt: skip
+        tx.model_tags.create("good", "", now_ms=1)
+        tx.model_tags.attach("good", version, now_ms=1)
+    for name in ("branch:release", "tag:good"):
+        job_id = submit(pair, predict_conf(name))
+        for site in (GUEST, HOST):
+            conf = pair.server(site).job(job_id, site).conf
+            assert conf["job_parameters"]["common"]["model_version"] == version
+    with pytest.raises(BranchNotFound):
+        submit(pair, predict_conf("branch:other"))
