@@ -1,8 +1,8 @@
 """Requests of one model that arrive while another one is under way are answered together.
 
-Whoever comes when nothing runs goes at once, alone. Those that come meanwhile wait; when the work
-ends, up to `most` of them, the oldest, are the next group, and the newest of these does the work: it
-has most time left. So nobody waits when idle, and no thread but those of the callers is needed.
+Whoever comes when nothing runs goes at once, alone. Those that come meanwhile wait. When the work
+ends, up to `most` of them, the oldest, are the next group, and the newest of these does the work:
+it has most time left. So nobody waits when idle, and no thread but those of the callers is needed.
 """
 
 from __future__ import annotations

@@ -308,13 +308,13 @@ class ChangeHistory(ModelCommand, frozen=True, kw_only=True):
     created_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class ShareDigest(CommandBody, frozen=True, kw_only=True):
+class ModelDigest(CommandBody, frozen=True, kw_only=True):
     """What is the digest of the site's share of a version?"""
 
     model_id: str
 
 
-class ShareDigestAnswer(CommandBody, frozen=True, kw_only=True):
+class ModelDigestAnswer(CommandBody, frozen=True, kw_only=True):
     """The answer."""
 
     OPTIONAL = frozenset({"digest"})

@@ -46,7 +46,7 @@ _PARTY: Final[dict[str, tuple[str, type[CommandBody]]]] = {
     "model_deploy": (f"/party/{_JOB}/model/deploy", commands.DeployModel),
     "model_migrate": (f"/party/{_JOB}/model/migrate", commands.MigrateModel),
     "model_history": (f"/party/{_JOB}/model/history", commands.ChangeHistory),
-    "model_share": (f"/party/{_JOB}/model/share", commands.ShareDigest),
+    "model_share": (f"/party/{_JOB}/model/share", commands.ModelDigest),
     "model_commit": (f"/party/{_JOB}/model/commit", commands.ModelCommand),
     "model_undo": (f"/party/{_JOB}/model/undo", commands.ModelCommand),
     "model_publish": (f"/party/{_JOB}/model/publish", commands.PublishModel),

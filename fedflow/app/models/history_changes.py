@@ -36,7 +36,7 @@ from fedflow.domain.models.model import ModelVersion
 from fedflow.domain.records import JobKey, Reply
 from fedflow.domain.site import Site
 from fedflow.wire import paths
-from fedflow.wire.commands import ChangeHistory, ShareDigest, ShareDigestAnswer, plain, read_command
+from fedflow.wire.commands import ChangeHistory, ModelDigest, ModelDigestAnswer, plain, read_command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class HistoryChanges(UseCase):
         if any(reply.retcode for reply in replies.values()):
             return _changed(version, Outcome(done=False, replies=replies))
         shares = {
-            site.key: read_command(reply.data, ShareDigestAnswer).digest or ""
+            site.key: read_command(reply.data, ModelDigestAnswer).digest or ""
             for site, reply in replies.items()
         }
         return self._carry_out(
@@ -108,7 +108,8 @@ class HistoryChanges(UseCase):
         with self._store.read() as tx:
             site = site_here(tx, asked.model_id)
             where = BranchKey(site=site, model_id=asked.model_id, name=asked.branch)
-            branch = tx.model_history.branch(where)
+            last_only = asked.kind is not MoveKind.ROLLBACK
+            branch = tx.model_history.branch(where, last_only=last_only)
         version = named_share(self._store, asked.model_id, _target(branch, asked))
         return self._carry_out(
             version,
@@ -126,7 +127,7 @@ class HistoryChanges(UseCase):
                 version.initiator,
                 site.party_id,
                 paths.job_path("model_share", key),
-                plain(ShareDigest(model_id=version.key.model_id)),
+                plain(ModelDigest(model_id=version.key.model_id)),
                 request_id=new_request_id(),
                 job_id=key.job_id,
                 deadline_s=self._timing.call_timeout_s,

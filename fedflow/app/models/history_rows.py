@@ -43,7 +43,7 @@ def add(tx: Tx, change: Mapping[str, Any]) -> bool:
             created_ms=change["created_ms"],
         )
         return tx.model_history.put_note(note) or _note_id(tx, key) == change["change"]
-    branch = tx.model_history.branch(_branch_key(change))
+    branch = tx.model_history.branch(_branch_key(change), last_only=True)
     kind = MoveKind(change["action"])
     if branch.last_id == change["change"]:
         return True

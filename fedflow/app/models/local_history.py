@@ -32,7 +32,7 @@ from fedflow.domain.models.history import (
 from fedflow.domain.models.model import ModelKey, ModelVersion, canonical_json, common_digest
 from fedflow.domain.records import Reply
 from fedflow.wire import commands as wire
-from fedflow.wire.commands import ChangeHistory, ShareDigest
+from fedflow.wire.commands import ChangeHistory, ModelDigest
 
 _ACTIONS: Final = frozenset({COMMIT, *MoveKind})
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -46,7 +46,7 @@ class LocalHistory(UseCase):
         super().__init__(kernel)
         self._prepared = prepared
 
-    def share(self, incoming: TypedCommand[ShareDigest]) -> Reply:
+    def share(self, incoming: TypedCommand[ModelDigest]) -> Reply:
         """Answer the digest of the site's share. Raises: ModelNotFound, WrongModelSource."""
         key = ModelKey(
             site=incoming.job.site,
@@ -56,7 +56,7 @@ class LocalHistory(UseCase):
         with self._store.read() as tx:
             check_source(trained_version(tx, key), incoming, what=f"commit the {key}")
             digest = share_digest(tx.models.components(key))
-        return Reply(retcode=0, data=wire.plain(wire.ShareDigestAnswer(digest=digest)))
+        return Reply(retcode=0, data=wire.plain(wire.ModelDigestAnswer(digest=digest)))
 
     def prepare(self, tx: Tx, incoming: TypedCommand[ChangeHistory], effects: AfterCommit) -> Reply:
         """Keep a change until it is committed.
@@ -92,9 +92,8 @@ class LocalHistory(UseCase):
 
     def _check_move(self, tx: Tx, key: ModelKey, body: ChangeHistory) -> None:
         check_branch_name(body.branch)
-        branch = tx.model_history.branch(
-            BranchKey(site=key.site, model_id=key.model_id, name=body.branch)
-        )
+        where = BranchKey(site=key.site, model_id=key.model_id, name=body.branch)
+        branch = tx.model_history.branch(where, last_only=True)
         if body.action == MoveKind.DELETE:
             return  # also where the branch is another one: this is how it can be made anew
         if branch.last_id != body.after:

@@ -137,13 +137,9 @@ class ModelHistory:
             version_in(tx, key)
             start = [VersionId(key.model_id, key.model_version)]
 
-        def read(one: VersionId) -> Commit | None:
-            line = tx.model_history.line(
-                ModelKey(site=site, model_id=one.model_id, model_version=one.model_version)
-            )
-            return None if line is None else commit_of(line)
-
-        found = walk(start, read, limit=limit)
+        lines = _Lines(tx, site)
+        lines.read_ahead(start, limit)
+        found = walk(start, lines.commit, limit=limit)
         return LogPage(site=site, commits=_dressed(tx, site, found.commits), rest=found.rest)
 
     def show(self, model_id: str, name: str, site: Site | None = None) -> CommitDetail:
@@ -215,6 +211,39 @@ class ModelHistory:
         if not branch.moves:
             raise BranchNotFound(branch=name[:100], model=f"model {model_id}"[:300])
         return branch
+
+
+class _Lines:
+    """What a site's rows say of versions; neighbours in time are read at once, as they are likely
+    to be asked for next.
+    """
+
+    def __init__(self, tx: Tx, site: Site) -> None:
+        self._history = tx.model_history
+        self._site = site
+        self._known: dict[VersionId, VersionLine | None] = {}
+
+    def read_ahead(self, start: Sequence[VersionId], limit: int) -> None:
+        """Read the versions of `start`, and those before the newest of them."""
+        found = [line for line in map(self._line, start) if line is not None]
+        if found:
+            newest = max(found, key=lambda line: line.created_ms)
+            before = (newest.created_ms, newest.key.model_version)
+            for line in self._history.page(
+                self._site, newest.key.model_id, before=before, limit=limit
+            ):
+                self._known[VersionId(line.key.model_id, line.key.model_version)] = line
+
+    def commit(self, one: VersionId) -> Commit | None:
+        """Return a version as a commit, None if it is not here."""
+        line = self._line(one)
+        return None if line is None else commit_of(line)
+
+    def _line(self, one: VersionId) -> VersionLine | None:
+        if one not in self._known:
+            key = ModelKey(site=self._site, model_id=one.model_id, model_version=one.model_version)
+            self._known[one] = self._history.line(key)
+        return self._known[one]
 
 
 def _key(tx: Tx, model_id: str, name: str, site: Site | None) -> ModelKey:

@@ -24,7 +24,7 @@ def named_version(tx: Tx, key: ModelKey) -> ModelKey:
         return key
     if name.kind is NameKind.BRANCH:
         where = BranchKey(site=key.site, model_id=key.model_id, name=name.text)
-        target = tx.model_history.branch(where).target
+        target = tx.model_history.branch(where, last_only=True).target
         if target is None:
             raise BranchNotFound(branch=name.text[:100], model=f"model {key.model_id}"[:300])
         return replace(key, model_version=target)

@@ -147,8 +147,11 @@ class ModelHistoryStore(Protocol):
     def drop_move(self, key: BranchKey, change_id: str) -> None:
         """Forget the move of a branch that this change stored."""
 
-    def branch(self, key: BranchKey) -> Branch:
-        """Return a branch with all its moves, also one that is deleted or never was."""
+    def branch(self, key: BranchKey, *, last_only: bool = False) -> Branch:
+        """Return a branch with its moves, all or the last one, also if it is deleted or never was.
+
+        The last one says what it names.
+        """
 
     def heads(self, site: Site, model_id: str) -> list[Move]:
         """Return the last move of each branch that exists, by name."""

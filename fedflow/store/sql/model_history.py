@@ -33,7 +33,7 @@ _BRANCH_KEY: Final = Kind(
     ),
     lambda key: (*site_columns(key.site), key.model_id, key.name),
 )
-_LOADS: Final = "CASE WHEN INSTR(LOWER(f_train_dsl), 'modelloader') > 0 THEN {} ELSE '{{}}' END"
+_LOADS: Final = "CASE WHEN f_parent = 1 AND INSTR(LOWER(f_train_dsl), 'modelloader') > 0 THEN {} ELSE '{{}}' END"
 _LINES: Final = Mapper(
     MODEL_VERSION,
     VersionLine,
@@ -147,20 +147,21 @@ class SqlModelHistory:
             (*_model(key.site, key.model_id), key.name, change_id),
         )
 
-    def branch(self, key: BranchKey) -> Branch:
+    def branch(self, key: BranchKey, *, last_only: bool = False) -> Branch:
+        order = "ORDER BY f_number DESC LIMIT 1" if last_only else "ORDER BY f_number"
         found = self._session.rows(
-            f"{_MOVES.select} WHERE {_BRANCH} ORDER BY f_number",
+            f"{_MOVES.select} WHERE {_BRANCH} {order}",
             (*_model(key.site, key.model_id), key.name),
         )
         return Branch(key=key, moves=_MOVES.all(found))
 
     def heads(self, site: Site, model_id: str) -> list[Move]:
+        model = _model(site, model_id)
         found = self._session.rows(
-            f"{_MOVES.select} AS b WHERE {_OF_SITE} AND f_kind <> ? AND f_number = "
-            "(SELECT MAX(n.f_number) FROM t_model_branch AS n WHERE n.f_role = b.f_role "
-            "AND n.f_party_id = b.f_party_id AND n.f_model_id = b.f_model_id "
-            "AND n.f_branch = b.f_branch) ORDER BY f_branch",
-            (*_model(site, model_id), MoveKind.DELETE.value),
+            f"{_MOVES.select} WHERE {_OF_SITE} AND f_kind <> ? AND (f_branch, f_number) IN "
+            f"(SELECT f_branch, MAX(f_number) FROM t_model_branch WHERE {_OF_SITE} "
+            "GROUP BY f_branch) ORDER BY f_branch",
+            (*model, MoveKind.DELETE.value, *model),
         )
         return _MOVES.all(found)
 

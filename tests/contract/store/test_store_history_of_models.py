@@ -120,6 +120,8 @@ def test_a_branch_is_its_moves(store, make):
     with store.read() as tx:
         branch = tx.model_history.branch(moves[0].key)
         assert (branch.key, list(branch.moves)) == (moves[0].key, moves)
+        last = tx.model_history.branch(moves[0].key, last_only=True)
+        assert (list(last.moves), last.target) == (moves[2:], "v1")
         none = replace(moves[0].key, name="Release")
         assert list(tx.model_history.branch(none).moves) == []
     with store.transaction() as tx:

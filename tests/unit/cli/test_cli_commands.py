@@ -97,6 +97,14 @@ SITE = ("-r", "guest", "-p", "9999")
         (("model", "deploy", *MODEL, "-c", "a", "-d", "/no/such.json"), "No such file"),
         (("model", "tag", "-v", "1", "--remove"), "name the tag to remove"),
         (("model", "migrate", "-c", "/no/such.json"), "No such file"),
+        (("model", "log", "-m", "m", "-l", "0"), "is not in the range"),
+        (("model", "log", "-m", "m", "-r", "guest"), "`--party` go together"),
+        (("model", "show", "-m", "m"), "Missing option '-v'"),
+        (("model", "diff", "-m", "m", "1"), "Missing argument 'NEW'"),
+        (("model", "commit", *MODEL), "Missing option '--message'"),
+        (("model", "branch", "move", "-m", "m", "release"), "Missing option '--to'"),
+        (("model", "branch", "creat", "-m", "m"), "Did you mean 'create'"),
+        (("model", "rollback", "release"), "Missing option '-m'"),
         (("tag", "update", "a"), "give `--name` or `--description`"),
         (("tag", "list", "-l", "0"), "is not in the range"),
         (("permission", "grant", "-p", "1"), "name a `--component` or a `--table`"),
@@ -150,6 +158,7 @@ def test_without_a_server_every_noun_says_so_and_ends_with_4(shell, words):
     ("words", "path"),
     [
         (("tag", "delete", "a"), "/v1/model/tag/destroy"),
+        (("model", "branch", "delete", "-m", "m", "a"), "/v1/model/branch/delete"),
         (("key", "delete", "-p", "1"), "/v1/key/public/delete"),
         (("job", "clean", "-j", "7"), "/v1/job/clean"),
         (("queue", "clean"), "/v1/job/clean/queue"),
@@ -161,6 +170,8 @@ def test_what_loses_something_asks_first(shell, words, path):
     shell.answer(path, data={"tables": [], "metrics": 0} if path == "/v1/job/clean" else [])
     if path == "/v1/job/clean/queue":
         shell.answer(path, data={})
+    if path == "/v1/model/branch/delete":
+        shell.answer(path, data={"model_id": "m", "model_version": "1", "detail": {}})
     assert shell(*words, text="n\n").exit_code == 1
     assert not shell.server.received
     assert shell(*words, text="y\n").exit_code == 0
