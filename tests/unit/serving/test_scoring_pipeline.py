@@ -24,10 +24,10 @@ from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
-from fedflow.wire.deployed_model import DeployedModel
 from fedflow.serving.scoring.host_answer import join_answers, read_answer, split_answer
 from fedflow.serving.scoring.pipeline import OnlineModel, build
 from fedflow.serving.scoring.registry import INPUTS, MODELS, SCORES, STEPS, maker
+from fedflow.wire.deployed_model import DeployedModel
 from tests.unit.components.boosting_parties import BASE as TREES
 from tests.unit.components.hetero_lr_parties import GUEST, HOST
 from tests.unit.serving.scoring_parties import Node, Pipeline, labels_of, numbers_of
