@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedflow.base.decoding import read_as
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
@@ -97,7 +98,7 @@ def read_infer_request(body: bytes) -> InferRequest:
         except msgspec.DecodeError:
             if b"NaN" not in body and b"Infinity" not in body:
                 raise
-            return msgspec.convert(json.loads(body), InferRequest)  # so that the tensor is named
+            return read_as(json.loads(body), InferRequest)  # so that the tensor is named
     except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
         raise BadServingRequest(reason=f"the body cannot be read: {exc}"[:500]) from exc
 

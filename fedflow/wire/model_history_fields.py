@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedflow.base.decoding import decode_as
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.difference import DslDifference, WeightDifference
 from fedflow.domain.models.history import MAX_WALK, Commit, Move, VersionId
@@ -123,9 +124,7 @@ def read_cursor(text: str) -> Cursor:
     try:
         if len(text) > _MAX_CURSOR:
             raise ValueError("it is too long")
-        found = msgspec.json.decode(
-            base64.b64decode(text.encode(), altchars=b"-_", validate=True), type=Cursor
-        )
+        found = decode_as(base64.b64decode(text.encode(), altchars=b"-_", validate=True), Cursor)
         if len(found.rest) > _MAX_REST or not 0 <= found.shown <= MAX_WALK:
             raise ValueError("it is out of range")
         if found.before is not None and not 0 <= found.before[0] <= _MAX_MS:
