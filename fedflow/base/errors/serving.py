@@ -10,7 +10,7 @@ class UnservableModel(FedflowError):
 
     code, retcode, http = 2101, 107, 409
     public = ("component",)
-    hint = "docs/reference/serving-models.md lists what can be served. Deploy the model without it."
+    hint = "Deploy the model without that component (`cpn_list`), or predict with jobs."
 
 
 class BadPartial(FedflowError):
