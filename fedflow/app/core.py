@@ -24,7 +24,6 @@ from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.app.initiator.submissions import Submissions
 from fedflow.app.initiator.validation import Validation
 from fedflow.app.models.deployment import Deployment, LocalDeployment
-from fedflow.app.models.local_history import LocalHistory
 from fedflow.app.models.migration import LocalMigration, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
 from fedflow.app.models.models import ModelRepository
@@ -71,6 +70,7 @@ from fedflow.domain.job.parameters import JobParameters
 from fedflow.wire.versions import OURS, Speaks
 
 if TYPE_CHECKING:
+    from fedflow.app.models.local_history import LocalHistory
     from fedflow.app.ports.serving import ServingServers
 
 
@@ -265,7 +265,13 @@ class _ModelHalf:
         self.prepared = PreparedModels(clock=kernel.clock)
         self.deploy_here = LocalDeployment(kernel, repository=repository, prepared=self.prepared)
         self.migrate_here = LocalMigration(kernel, repository=repository, prepared=self.prepared)
-        self.history_here = LocalHistory(kernel, prepared=self.prepared)
+        self.history_here = Lazy(lambda: _local_history(kernel, self.prepared))
+
+
+def _local_history(kernel: Kernel, prepared: PreparedModels) -> LocalHistory:
+    from fedflow.app.models.local_history import LocalHistory  # no job needs it
+
+    return LocalHistory(kernel, prepared=prepared)
 
 
 def _publishing() -> Any:
@@ -372,8 +378,9 @@ def _add_commands(
     commands.add("initiator_control", own.control.asked)
     commands.add("model_deploy", deploy.prepare, prepare=deploy.check)
     commands.add("model_migrate", migrate.prepare, prepare=migrate.check)
-    commands.add("model_history", of_models.history_here.prepare)
-    commands.add_look("model_share", of_models.history_here.share)
+    history = of_models.history_here
+    commands.add("model_history", lambda *given: history().prepare(*given))
+    commands.add_look("model_share", lambda given: history().share(given))
     commands.add("model_commit", prepared.commit)
     commands.add("model_undo", prepared.undo)
     commands.add_look("model_publish", lambda asked: of_models.publish_here().answer(asked))

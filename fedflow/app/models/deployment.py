@@ -20,7 +20,6 @@ from fedflow.app.models.model_changes import (
     PreparedModels,
     sites_of,
 )
-from fedflow.app.models.model_names import named_version, site_here
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
@@ -45,7 +44,6 @@ from fedflow.domain.job.document import JsonObject, Report, check_document, chil
 from fedflow.domain.job.dsl import Component, parse_dsl
 from fedflow.domain.job.predict_dsl import deduce_predict_dsl
 from fedflow.domain.job.spec import names_of
-from fedflow.domain.models.history import NameKind, VersionName
 from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
@@ -207,7 +205,9 @@ def named_share(store: Store, model_id: str, name: str) -> ModelVersion:
 
     Raises: as `initiators_share`; BranchNotFound, TagNotFound, TagNotUnique.
     """
-    if VersionName.of(name).kind is not NameKind.ID:
+    if ":" in name:  # no id has one
+        from fedflow.app.models.model_names import named_version, site_here  # no job needs it
+
         with store.read() as tx:
             site = site_here(tx, model_id)
             key = ModelKey(site=site, model_id=model_id, model_version=name)

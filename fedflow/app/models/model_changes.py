@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from fedflow.app.models.history_rows import add, remove
 from fedflow.app.models.models import trained_key
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
@@ -303,6 +302,8 @@ class PreparedModels:
         """Make what was prepared count. Raises: ModelChangeRefused: nothing was, or it is late."""
         made = self._prepared(tx, incoming)
         if "history" in made:
+            from fedflow.app.models.history_rows import add  # no job needs it
+
             if tx.reply_cache.get(_dropped(incoming)) is not None or not add(tx, made["history"]):
                 raise ModelChangeRefused(reason=f"the history at {incoming.site} is another one")
             return Reply(retcode=0)
@@ -321,6 +322,8 @@ class PreparedModels:
         if key is not None:
             tx.models.drop(key)
         if "history" in made:
+            from fedflow.app.models.history_rows import remove  # no job needs it
+
             remove(tx, made["history"])
             if tx.reply_cache.get(_dropped(incoming)) is None:
                 tx.reply_cache.put(

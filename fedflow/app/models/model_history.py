@@ -50,7 +50,7 @@ MAX_WEIGHED: Final = 16 * 1024 * 1024  #: bytes of a component's model that are 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogRequest:
+class HistoryRequest:
     """Which commits: of the whole model, or with `start` those that lead to a version by parents.
 
     `before` and `rest` are what the page before gave, the one without and the other with `start`.
@@ -65,7 +65,7 @@ class LogRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogPage:
+class CommitPage:
     """A page of a log, and what the next one needs; neither: it was the last one."""
 
     site: Site
@@ -112,7 +112,7 @@ class ModelHistory:
         with self._store.read() as tx:
             return _key(tx, model_id, name, site)
 
-    def log(self, asked: LogRequest) -> LogPage:
+    def log(self, asked: HistoryRequest) -> CommitPage:
         """Return a page of a log, newest first. Raises: as `key`."""
         limit = max(1, min(asked.limit, MAX_PAGE))
         with self._store.read() as tx:
@@ -124,13 +124,13 @@ class ModelHistory:
             )
             page, more = lines[:limit], len(lines) > limit
             last = page[-1] if more else None
-            return LogPage(
+            return CommitPage(
                 site=site,
                 commits=_dressed(tx, site, [commit_of(line) for line in page]),
                 before=(last.created_ms, last.key.model_version) if last else None,
             )
 
-    def _walk(self, tx: Tx, asked: LogRequest, site: Site, limit: int) -> LogPage:
+    def _walk(self, tx: Tx, asked: HistoryRequest, site: Site, limit: int) -> CommitPage:
         start = asked.rest
         if not start:
             key = _key(tx, asked.model_id, asked.start, site)
@@ -140,7 +140,7 @@ class ModelHistory:
         lines = _Lines(tx, site)
         lines.read_ahead(start, limit)
         found = walk(start, lines.commit, limit=limit)
-        return LogPage(site=site, commits=_dressed(tx, site, found.commits), rest=found.rest)
+        return CommitPage(site=site, commits=_dressed(tx, site, found.commits), rest=found.rest)
 
     def show(self, model_id: str, name: str, site: Site | None = None) -> CommitDetail:
         """Return all that is known of one commit. Raises: as `key`."""

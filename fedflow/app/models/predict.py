@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from fedflow.app.models.deployment import check_contents, predict_dsl_of, stored_models
 from fedflow.app.models.model_loading import LoadRequest
-from fedflow.app.models.model_names import named_version
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
@@ -25,7 +24,6 @@ from fedflow.domain.job.formats import read_job
 from fedflow.domain.job.predict_conf import merge_predict_conf, unknown_names
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.warning import JobWarning
-from fedflow.domain.models.history import NameKind, VersionName
 from fedflow.domain.models.model import ModelKey, ModelVersion, common_digest
 from fedflow.domain.site import Site
 
@@ -58,7 +56,9 @@ class Predictions:
         if mode_of(conf) != "predict":
             return None
         key = _named(conf)
-        if VersionName.of(key.model_version).kind is not NameKind.ID:
+        if ":" in key.model_version:  # no id has one
+            from fedflow.app.models.model_names import named_version  # few jobs need it
+
             with self._store.read() as tx:
                 key = named_version(tx, key)
             conf = _with_version(conf, key)

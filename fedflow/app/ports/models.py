@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
-from fedflow.domain.models.history import Branch, BranchKey, CommitNote, Move, VersionLine
 from fedflow.domain.models.lists import ModelLine, ModelList
 from fedflow.domain.models.model import (
     Checkpoint,
@@ -17,6 +16,9 @@ from fedflow.domain.models.model import (
     ModelVersion,
 )
 from fedflow.domain.site import Site
+
+if TYPE_CHECKING:
+    from fedflow.domain.models.history import Branch, BranchKey, CommitNote, Move, VersionLine
 
 
 class ModelVersionStore(Protocol):

@@ -55,7 +55,6 @@ from fedflow.store.sql.job_lists import SqlJobLists
 from fedflow.store.sql.job_tags import SqlJobTags
 from fedflow.store.sql.jobs import SqlEngines, SqlJobs
 from fedflow.store.sql.leases import SqlLeases
-from fedflow.store.sql.model_history import SqlModelHistory
 from fedflow.store.sql.model_lists import SqlModelLists
 from fedflow.store.sql.model_tags import SqlModelTags
 from fedflow.store.sql.models import SqlModels
@@ -81,6 +80,12 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
+def _model_history(session: Session) -> ModelHistoryStore:
+    from fedflow.store.sql.model_history import SqlModelHistory  # no job needs it
+
+    return SqlModelHistory(session)
+
+
 _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "jobs": SqlJobs,
     "job_lists": SqlJobLists,
@@ -99,7 +104,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "models": SqlModels,
     "model_lists": SqlModelLists,
     "model_tags": SqlModelTags,
-    "model_history": SqlModelHistory,
+    "model_history": _model_history,
     "connectors": SqlConnectors,
     "permissions": SqlPermissions,
     "site_keys": SqlSiteKeys,
