@@ -12,7 +12,7 @@ from flask import Blueprint, Response
 
 from fedflow.app.models.history_changes import CommitRequest, MoveRequest
 from fedflow.app.models.model_changes import ChangedModel
-from fedflow.app.models.model_history import MAX_PAGE, LogRequest
+from fedflow.app.models.model_history import MAX_PAGE, HistoryRequest
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.history import MoveKind, VersionId
 from fedflow.domain.site import Site
@@ -83,7 +83,7 @@ def log(body: LogBody) -> Response:
         raise BadRequest(reason=f"`limit` must be between 1 and {MAX_PAGE}")
     cursor = Cursor() if body.after is None else read_cursor(body.after)
     page = services().models.history.log(
-        LogRequest(
+        HistoryRequest(
             model_id=body.model_id,
             start=body.model_version or "",
             site=body.site,
