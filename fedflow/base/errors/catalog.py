@@ -17,11 +17,8 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 | 1800 | settings and start-up |
 | 1900 | store |
 | 2000 | models |
-<<<<<<< HEAD
-| 2200 | the serving process |
-=======
 | 2100 | scoring of rows online |
->>>>>>> 298d923 (serving: rows are scored online by linear models, as a predict job does)
+| 2200 | the serving process |
 """
 
 from __future__ import annotations
