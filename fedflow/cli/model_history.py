@@ -17,13 +17,22 @@ from fedflow.wire.api.model_history import ChangedHistory, ModelCommitDetail, Mo
 _NAMES: Final = "A version, `branch:NAME` or `tag:NAME`."
 
 model_option = click.option(
-    "-m", "--model", "model_id", required=True, metavar="ID",
-    help="Model id, for example guest-9999#host-10000#model.", shell_complete=suggestions.models,
-)  # fmt: skip
+    "-m",
+    "--model",
+    "model_id",
+    required=True,
+    metavar="ID",
+    help="Model id, for example guest-9999#host-10000#model.",
+    shell_complete=suggestions.models,
+)
 version_option = click.option(
-    "-v", "--version", required=True, metavar="NAME", help=_NAMES,
+    "-v",
+    "--version",
+    required=True,
+    metavar="NAME",
+    help=_NAMES,
     shell_complete=suggestions.versions,
-)  # fmt: skip
+)
 message_option = click.option("--message", default="", metavar="TEXT", help="Why.")
 person_option = click.option(
     "--person", default="", metavar="NAME", help="Who does it; stays at this party."
@@ -36,29 +45,46 @@ person_option = click.option(
 @click.command()
 @model_option
 @click.option(
-    "-v", "--version", metavar="NAME", shell_complete=suggestions.versions,
+    "-v",
+    "--version",
+    metavar="NAME",
+    shell_complete=suggestions.versions,
     help=f"Only what leads to it. {_NAMES}",
-)  # fmt: skip
+)
 @session.site_options
 @click.option("-l", "--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--after", metavar="TEXT", help="What the page before ended with.")
 @asks_server
 def log(
-    at: Session, *, model_id: str, version: str | None, site: Site | None, limit: int,
+    at: Session,
+    *,
+    model_id: str,
+    version: str | None,
+    site: Site | None,
+    limit: int,
     after: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """List the commits of a model, newest first, with their branches and tags."""
     found = at.client.commits.page(model_id, version, site=site, limit=limit, after=after)
     rows = [
-        (c.model_version, c.kind, moment(c.create_time), c.author_party,
-         ", ".join(p.model_version for p in c.parents), ", ".join(c.branches), ", ".join(c.tags),
-         c.message.partition("\n")[0])
+        (
+            c.model_version,
+            c.kind,
+            moment(c.create_time),
+            c.author_party,
+            ", ".join(p.model_version for p in c.parents),
+            ", ".join(c.branches),
+            ", ".join(c.tags),
+            c.message.partition("\n")[0],
+        )
         for c in found.commits
-    ]  # fmt: skip
+    ]
     at.out.listing(
-        found, ("version", "kind", "created", "party", "parents", "branches", "tags", "message"),
-        rows, none="No commits.",
-    )  # fmt: skip
+        found,
+        ("version", "kind", "created", "party", "parents", "branches", "tags", "message"),
+        rows,
+        none="No commits.",
+    )
     if found.next is not None:
         at.out.note(f"--after {found.next} shows more.")
 
@@ -118,8 +144,10 @@ def _differences(found: ModelDiff) -> Iterator[tuple[str, Any, Any]]:
     for name in found.dsl.added:
         yield f"component {name}", "-", "there"
     parts: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
-        "DSL": found.dsl.changed, "parameter": found.parameters, "metric": found.metrics,
-    }  # fmt: skip
+        "DSL": found.dsl.changed,
+        "parameter": found.parameters,
+        "metric": found.metrics,
+    }
     for what, changes in parts.items():
         for path, (before, after) in changes.items():
             yield f"{what} {path}", _shown(before), _shown(after)
@@ -189,18 +217,27 @@ def branch_moves(at: Session, model_id: str, site: Site | None, name: str) -> No
     """List the moves of the branch NAME, newest first."""
     found = at.client.commits.moves(model_id, name, site=site)
     rows = [
-        (b.kind, b.model_version, moment(b.create_time), f"{b.author_party} {b.person}".strip(),
-         b.message)
+        (
+            b.kind,
+            b.model_version,
+            moment(b.create_time),
+            f"{b.author_party} {b.person}".strip(),
+            b.message,
+        )
         for b in found
-    ]  # fmt: skip
+    ]
     at.out.listing(found, ("what", "version", "when", "who", "message"), rows, none="No moves.")
 
 
 def _to(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
-        "--to", "version", required=True, metavar="NAME", help=f"{text} {_NAMES}",
+        "--to",
+        "version",
+        required=True,
+        metavar="NAME",
+        help=f"{text} {_NAMES}",
         shell_complete=suggestions.versions,
-    )  # fmt: skip
+    )
 
 
 @branch.command("create")

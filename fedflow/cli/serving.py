@@ -27,9 +27,10 @@ def command() -> None:
 
 
 _conf = click.option(
-    "--conf", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    "--conf",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="serving_conf.yaml; variables FEDFLOW_SERVING__... override it.",
-)  # fmt: skip
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -125,11 +126,15 @@ def status(home: Path, conf: Path | None, as_json: bool) -> None:
     def text() -> None:
         out.facts(
             [
-                ("pid", state.pid), ("party", state.party_id or "all parties"),
-                ("callers", state.http), ("partners", state.grpc), ("admin", state.admin),
-                ("ready", "yes" if ready.get("ready") else "no"), ("models", ready.get("models")),
+                ("pid", state.pid),
+                ("party", state.party_id or "all parties"),
+                ("callers", state.http),
+                ("partners", state.grpc),
+                ("admin", state.admin),
+                ("ready", "yes" if ready.get("ready") else "no"),
+                ("models", ready.get("models")),
             ]
-        )  # fmt: skip
+        )
         for one in ready.get("refused", ()):
             out.note(clean(f"refused {one['model_version']}: {one['reason']}"))
         for party, said in ready.get("partners", {}).items():

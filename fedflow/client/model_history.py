@@ -29,9 +29,14 @@ class CommitCalls:
         self._connection = connection
 
     def page(
-        self, model_id: str, start: str | None = None, *, site: Site | None = None,
-        limit: int = 50, after: str | None = None,
-    ) -> ModelLog:  # fmt: skip
+        self,
+        model_id: str,
+        start: str | None = None,
+        *,
+        site: Site | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ModelLog:
         """Return a page of a log, newest first: of all versions, or of those that lead to `start`.
 
         `after` is `next` of the page before. Raises: ModelNotFound, BranchNotFound, TagNotFound.
@@ -80,8 +85,13 @@ class CommitCalls:
         self, model_id: str, version: str, message: str, *, approval: str = "", person: str = ""
     ) -> ChangedHistory:
         """Give a version its message for good. Raises: ModelIsCommitted, ModelChangeRefused."""
-        body = {"model_id": model_id, "model_version": version, "message": message,
-                "approval": approval, "person": person}  # fmt: skip
+        body = {
+            "model_id": model_id,
+            "model_version": version,
+            "message": message,
+            "approval": approval,
+            "person": person,
+        }
         return self._change("model/commit", body)
 
     def create_branch(

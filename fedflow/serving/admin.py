@@ -43,9 +43,13 @@ class AdminPortRoutes:
     """Answers the requests of the admin port."""
 
     def __init__(
-        self, models: ServedModels, health: ServingHealth, metrics: ServingMetrics, *,
+        self,
+        models: ServedModels,
+        health: ServingHealth,
+        metrics: ServingMetrics,
+        *,
         token: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._models = models
         self._health = health
         self._metrics = metrics
@@ -67,9 +71,10 @@ class AdminPortRoutes:
 
     def _metrics_text(self) -> bytes:
         return self._metrics.text(
-            loaded=len(self._models.loaded()), refused=len(self._models.refused()),
+            loaded=len(self._models.loaded()),
+            refused=len(self._models.refused()),
             services=len(self._models.services()),
-        )  # fmt: skip
+        )
 
     def _route(self, call: HttpCall) -> Callable[[], Any] | None:
         """Return what a request does; None: there is no such route."""
@@ -119,24 +124,33 @@ class AdminPortRoutes:
         services = self._models.services()
         loaded = [
             {
-                "role": one.key.role, "party_id": one.key.party_id, "model_id": one.key.model_id,
-                "model_version": one.key.model_version, "digest": one.head.digest,
-                "party_model_id": one.key.party_model_id, "load_id": one.load_id,
-                "status": "loaded", "inputs": list(one.model.inputs),
+                "role": one.key.role,
+                "party_id": one.key.party_id,
+                "model_id": one.key.model_id,
+                "model_version": one.key.model_version,
+                "digest": one.head.digest,
+                "party_model_id": one.key.party_model_id,
+                "load_id": one.load_id,
+                "status": "loaded",
+                "inputs": list(one.model.inputs),
                 "hosts": list(one.model.hosts),
                 "services": _services_of(services, one.key.model_id, one.key.model_version),
             }
             for one in self._models.loaded()
-        ]  # fmt: skip
+        ]
         refused = [
             {
-                "role": one.key.role, "party_id": one.key.party_id, "model_id": one.key.model_id,
-                "model_version": one.key.model_version, "status": "refused", "reason": one.reason,
+                "role": one.key.role,
+                "party_id": one.key.party_id,
+                "model_id": one.key.model_id,
+                "model_version": one.key.model_version,
+                "status": "refused",
+                "reason": one.reason,
                 "party_model_id": one.key.party_model_id,
                 "services": _services_of(services, one.key.model_id, one.key.model_version),
             }
             for one in self._models.refused()
-        ]  # fmt: skip
+        ]
         return loaded + refused
 
     def _shown(self, binding: ServiceBinding) -> dict[str, Any]:
@@ -193,10 +207,12 @@ def _services_of(
 
 def _binding(binding: ServiceBinding) -> dict[str, Any]:
     return {
-        "service_id": binding.service_id, "model_id": binding.model_id,
-        "model_version": binding.model_version, "weight": binding.weight,
+        "service_id": binding.service_id,
+        "model_id": binding.model_id,
+        "model_version": binding.model_version,
+        "weight": binding.weight,
         "bound_ms": binding.bound_ms,
-    }  # fmt: skip
+    }
 
 
 def _success(data: Any) -> HttpAnswer:

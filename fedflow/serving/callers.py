@@ -94,9 +94,15 @@ class CallersPortRoutes:
     """Answers the requests of the callers' port."""
 
     def __init__(
-        self, models: ServedModels, inference: Inference, health: ServingHealth,
-        metrics: ServingMetrics, *, settings: ServingSettings, clock: Clock,
-    ) -> None:  # fmt: skip
+        self,
+        models: ServedModels,
+        inference: Inference,
+        health: ServingHealth,
+        metrics: ServingMetrics,
+        *,
+        settings: ServingSettings,
+        clock: Clock,
+    ) -> None:
         self._models = models
         self._inference = inference
         self._health = health
@@ -105,9 +111,14 @@ class CallersPortRoutes:
         self._clock = clock
         self._limits = settings.limits
         self._protocol = InferenceProtocol(
-            models, inference, health, settings=settings, select=self._of_path, count=self._count,
+            models,
+            inference,
+            health,
+            settings=settings,
+            select=self._of_path,
+            count=self._count,
             refuse=self._refused,
-        )  # fmt: skip
+        )
 
     def answer(self, call: HttpCall) -> HttpAnswer:
         """Raises: FedflowError: the request is none of a caller."""
@@ -161,10 +172,14 @@ class CallersPortRoutes:
             for item, one in zip(items, found, strict=True)
         ]
         return {
-            "retcode": 0, "retmsg": "", "flag": 0, "data": self._version_data(chosen),
-            "batchDataList": answers, "caseId": case_id,
+            "retcode": 0,
+            "retmsg": "",
+            "flag": 0,
+            "data": self._version_data(chosen),
+            "batchDataList": answers,
+            "caseId": case_id,
             "singleInferenceResultMap": {str(one["index"]): one for one in answers},
-        }  # fmt: skip
+        }
 
     def _of_path(self, service_id: str, model_version: str) -> SelectedVersion | ItemAnswer:
         """Return what answers for a service, or another version of the model it is bound to."""
@@ -209,9 +224,11 @@ class CallersPortRoutes:
     def _version_data(self, chosen: SelectedVersion) -> dict[str, Any]:
         key = chosen.served.key
         return {
-            "modelId": key.party_model_id, "modelVersion": key.model_version,
-            "timestamp": self._clock.now_ms(), "selectedBy": chosen.by,
-        }  # fmt: skip
+            "modelId": key.party_model_id,
+            "modelVersion": key.model_version,
+            "timestamp": self._clock.now_ms(),
+            "selectedBy": chosen.by,
+        }
 
     def _refused(self, kind: str, case_id: str, fault: ItemAnswer) -> dict[str, Any]:
         self._metrics.requests.add("", "", kind)
@@ -221,9 +238,13 @@ class CallersPortRoutes:
         return {**_outcome(fault), "flag": 0, "data": {}, "caseId": case_id}
 
     def _count(
-        self, kind: str, case_id: str, chosen: SelectedVersion, items: Sequence[ItemAnswer],
+        self,
+        kind: str,
+        case_id: str,
+        chosen: SelectedVersion,
+        items: Sequence[ItemAnswer],
         started_s: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         took_s = self._clock.monotonic_s() - started_s
         labels = (chosen.service_id, chosen.served.key.model_version)
         self._metrics.requests.add(*labels, kind)
@@ -234,8 +255,13 @@ class CallersPortRoutes:
             worst = max(item.retcode for item in items)
             logger.info(
                 "%s %s service=%s version=%s rows=%d retcode=%d %.1f ms",
-                case_id, kind, *labels, len(items), worst, took_s * 1000,
-            )  # fmt: skip
+                case_id,
+                kind,
+                *labels,
+                len(items),
+                worst,
+                took_s * 1000,
+            )
 
 
 def _case_id(call: HttpCall) -> str:

@@ -30,11 +30,14 @@ class ServingHealth:
             "reasons": ["the process is stopping"] if self.draining else [],
             "models": len(self._models.loaded()),
             "refused": [
-                {"model_version": one.key.model_version, "model_id": one.key.model_id,
-                 "reason": one.reason}
+                {
+                    "model_version": one.key.model_version,
+                    "model_id": one.key.model_id,
+                    "reason": one.reason,
+                }
                 for one in self._models.refused()
             ],
             "partners": {
                 party: states.get(party, "not asked yet") or "answers" for party in sorted(wanted)
             },
-        }  # fmt: skip
+        }

@@ -116,10 +116,14 @@ class Inference:
 
         def request(host: str) -> PartnerRequest:
             return PartnerRequest(
-                guest=head.party_id, host=host, model_id=head.model_id,
-                model_version=head.model_version, digest=head.digest, request_ids=request_ids,
+                guest=head.party_id,
+                host=host,
+                model_id=head.model_id,
+                model_version=head.model_version,
+                digest=head.digest,
+                request_ids=request_ids,
                 ids=ids,
-            )  # fmt: skip
+            )
 
         return request
 

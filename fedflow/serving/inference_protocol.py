@@ -68,9 +68,16 @@ class InferenceProtocol:
     """Answers the requests of the protocol."""
 
     def __init__(
-        self, models: ServedModels, inference: Inference, health: ServingHealth, *,
-        settings: ServingSettings, select: Select, count: Count, refuse: Refuse,
-    ) -> None:  # fmt: skip
+        self,
+        models: ServedModels,
+        inference: Inference,
+        health: ServingHealth,
+        *,
+        settings: ServingSettings,
+        select: Select,
+        count: Count,
+        refuse: Refuse,
+    ) -> None:
         self._models = models
         self._inference = inference
         self._health = health
@@ -134,10 +141,13 @@ class InferenceProtocol:
             ]
         ids = self._settings.partner_ids if model.hosts else ()
         return {
-            "name": name, "versions": versions, "platform": "fedflow",
-            "inputs": input_facts(model, ids or ()), "outputs": output_facts(model),
+            "name": name,
+            "versions": versions,
+            "platform": "fedflow",
+            "inputs": input_facts(model, ids or ()),
+            "outputs": output_facts(model),
             "parameters": {"partners": ",".join(model.hosts), "ids_declared": ids is not None},
-        }  # fmt: skip
+        }
 
     def _inferred(
         self, name: str, version: str, call: HttpCall, case_id: str, started_s: float
@@ -157,11 +167,13 @@ class InferenceProtocol:
         self._count("infer", case_id, chosen, items, started_s)
         return json_answer(
             {
-                "model_name": name, "model_version": chosen.served.key.model_version,
-                "id": request.id or case_id, "parameters": {"selected_by": chosen.by},
+                "model_name": name,
+                "model_version": chosen.served.key.model_version,
+                "id": request.id or case_id,
+                "parameters": {"selected_by": chosen.by},
                 "outputs": output_tensors(items, chosen.served.model, request.outputs),
             }
-        )  # fmt: skip
+        )
 
     def _scored(
         self, chosen: SelectedVersion, rows: TensorRows, case_id: str, started_s: float

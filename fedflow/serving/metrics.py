@@ -104,13 +104,15 @@ class ServingMetrics:
             "fedflow_serving_partner_seconds", "Time until a host answers.", ("party",), BUCKETS_S
         )
         self.partner_answers = LabelledCounts(
-            "fedflow_serving_partner_answers_total", "Answers of hosts by return code.",
+            "fedflow_serving_partner_answers_total",
+            "Answers of hosts by return code.",
             ("party", "retcode"),
-        )  # fmt: skip
+        )
         self.partner_rows = LabelledCounts(
-            "fedflow_serving_served_rows_total", "Rows asked for by guests, by return code.",
+            "fedflow_serving_served_rows_total",
+            "Rows asked for by guests, by return code.",
             ("party", "retcode"),
-        )  # fmt: skip
+        )
 
     def text(self, *, loaded: int, refused: int, services: int) -> bytes:
         """Return all of it; the numbers are those of models and services now."""

@@ -80,9 +80,14 @@ class ServedModels:
     """Loads, bindings, and what they are of. Thread-safe."""
 
     def __init__(
-        self, state: ServingState, build: Build, *, party_id: str | None, limits: ServingLimits,
+        self,
+        state: ServingState,
+        build: Build,
+        *,
+        party_id: str | None,
+        limits: ServingLimits,
         clock: Clock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._state = state
         self._build = build
         self._party_id = party_id
@@ -175,9 +180,14 @@ class ServedModels:
             _check_repeat(known, load_id, sha256, head.model_version)
             return
         load = StoredLoad(
-            load_id=load_id, state="prepared", key=_key_of(head), digest=head.digest, share=share,
-            share_sha256=sha256, changed_ms=self._clock.now_ms(),
-        )  # fmt: skip
+            load_id=load_id,
+            state="prepared",
+            key=_key_of(head),
+            digest=head.digest,
+            share=share,
+            share_sha256=sha256,
+            changed_ms=self._clock.now_ms(),
+        )
         served = self._served(load)
         _try(served, sample)
         with self._changes:
@@ -245,10 +255,13 @@ class ServedModels:
             self._check_bindable(service_id, model_id, model_version)
             before = self._state.bind(
                 ServiceBinding(
-                    service_id=service_id, model_id=model_id, model_version=model_version,
-                    weight=weight, bound_ms=self._clock.now_ms(),
+                    service_id=service_id,
+                    model_id=model_id,
+                    model_version=model_version,
+                    weight=weight,
+                    bound_ms=self._clock.now_ms(),
                 )
-            )  # fmt: skip
+            )
             self._read_services()
         logger.info("bound %s to %s", service_id, model_version, extra={"action": "bind"})
         return before
@@ -345,9 +358,11 @@ def _head_of(share: bytes) -> VersionHead:
 
 def _key_of(head: VersionHead) -> VersionKey:
     return VersionKey(
-        role=head.role, party_id=head.party_id, model_id=head.model_id,
+        role=head.role,
+        party_id=head.party_id,
+        model_id=head.model_id,
         model_version=head.model_version,
-    )  # fmt: skip
+    )
 
 
 def _check_load_id(load_id: str) -> None:

@@ -43,9 +43,13 @@ class HostParts:
     """A host's parts of scores. Thread-safe."""
 
     def __init__(
-        self, models: ServedModels, source: FeatureSource | None, *, limits: ServingLimits,
+        self,
+        models: ServedModels,
+        source: FeatureSource | None,
+        *,
+        limits: ServingLimits,
         metrics: ServingMetrics,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._models = models
         self._source = source
         self._rows = max(limits.batch_rows, limits.joined)
@@ -121,9 +125,14 @@ class PartnersServer:
     """The gRPC server of the partners' port."""
 
     def __init__(
-        self, port: PartnersPort, answers: HostParts, *, credentials: Credentials | None,
-        allowed: frozenset[str] | None, clock: Clock,
-    ) -> None:  # fmt: skip
+        self,
+        port: PartnersPort,
+        answers: HostParts,
+        *,
+        credentials: Credentials | None,
+        allowed: frozenset[str] | None,
+        clock: Clock,
+    ) -> None:
         """`allowed` are the guests that are answered; None: all."""
         self._settings = port
         self._answers = answers
@@ -168,8 +177,9 @@ class PartnersServer:
         except RuntimeError as exc:
             raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
         self._server.start()
-        logger.info("partners' port listens on %s:%d", given.host, self.port,
-                    extra={"action": "listen"})  # fmt: skip
+        logger.info(
+            "partners' port listens on %s:%d", given.host, self.port, extra={"action": "listen"}
+        )
 
     def stop(self, grace_s: float) -> None:
         """Refuse new calls, let running ones end within `grace_s`."""

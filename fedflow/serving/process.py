@@ -64,29 +64,40 @@ class ServingProcess:
         self._stack.callback(partners.close)
         health = self._health = ServingHealth(models, partners)
         server = PartnersServer(
-            settings.partners, answers, credentials=credentials,
-            allowed=_allowed(settings), clock=clock,
-        )  # fmt: skip
+            settings.partners,
+            answers,
+            credentials=credentials,
+            allowed=_allowed(settings),
+            clock=clock,
+        )
         self._stack.callback(server.stop, 3.0)
         server.listen()
         self.partners_port = server.port
         callers = CallersPortRoutes(
-            models, Inference(partners, metrics=metrics, clock=clock), health, metrics,
-            settings=settings, clock=clock,
-        )  # fmt: skip
+            models,
+            Inference(partners, metrics=metrics, clock=clock),
+            health,
+            metrics,
+            settings=settings,
+            clock=clock,
+        )
         admin = AdminPortRoutes(models, health, metrics, token=settings.admin.token)
         self.admin_port = self._listen(
             HttpServer(
-                application(admin.answer), _http(settings.admin, _ADMIN_THREADS),
+                application(admin.answer),
+                _http(settings.admin, _ADMIN_THREADS),
                 name="fedflow-admin",
-            ), settings.admin,
-        )  # fmt: skip
+            ),
+            settings.admin,
+        )
         self.callers_port = self._listen(
             HttpServer(
-                application(callers.answer), _http(settings.callers, settings.callers.threads),
+                application(callers.answer),
+                _http(settings.callers, settings.callers.threads),
                 name="fedflow-callers",
-            ), settings.callers,
-        )  # fmt: skip
+            ),
+            settings.callers,
+        )
 
     def close(self) -> None:
         """Answer what was asked, then end everything."""
@@ -127,9 +138,12 @@ def _credentials(settings: ServingSettings, now_ms: int) -> Credentials | None:
     if tls.ca is None or tls.certificate is None or tls.key is None:
         return None
     return load_credentials(
-        Path(tls.certificate), Path(tls.key), authorities=Path(tls.ca),
-        party_id=PartyId(settings.party_id or ""), now_ms=now_ms,
-    )  # fmt: skip
+        Path(tls.certificate),
+        Path(tls.key),
+        authorities=Path(tls.ca),
+        party_id=PartyId(settings.party_id or ""),
+        now_ms=now_ms,
+    )
 
 
 def _allowed(settings: ServingSettings) -> frozenset[str] | None:

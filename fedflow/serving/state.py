@@ -153,9 +153,18 @@ class ServingState:
                 )
             link.execute(
                 "INSERT INTO load VALUES (?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?)",
-                (load.load_id, key.role, key.party_id, key.model_id, key.model_version,
-                 load.digest, load.share, load.share_sha256, load.changed_ms),
-            )  # fmt: skip
+                (
+                    load.load_id,
+                    key.role,
+                    key.party_id,
+                    key.model_id,
+                    key.model_version,
+                    load.digest,
+                    load.share,
+                    load.share_sha256,
+                    load.changed_ms,
+                ),
+            )
 
     def commit(self, load_id: str, now_ms: int) -> bool:
         """Make a prepared load the loaded one of its version; tell whether it was not before.
@@ -266,8 +275,13 @@ class ServingState:
 
         Raises: VersionNotLoaded.
         """
-        values = (binding.service_id, binding.model_id, binding.model_version, binding.weight,
-                  binding.bound_ms)  # fmt: skip
+        values = (
+            binding.service_id,
+            binding.model_id,
+            binding.model_version,
+            binding.weight,
+            binding.bound_ms,
+        )
         with self._transaction() as link:
             _check_loaded(link, binding.model_id, binding.model_version)
             before = _current(link, binding.service_id)
@@ -385,9 +399,12 @@ def _check_loaded(link: sqlite3.Connection, model_id: str, model_version: str) -
 def _binding(row: tuple[str, str, str, int, int]) -> ServiceBinding:
     service_id, model_id, model_version, weight, bound_ms = row
     return ServiceBinding(
-        service_id=service_id, model_id=model_id, model_version=model_version, weight=weight,
+        service_id=service_id,
+        model_id=model_id,
+        model_version=model_version,
+        weight=weight,
         bound_ms=bound_ms,
-    )  # fmt: skip
+    )
 
 
 def _load(
@@ -396,6 +413,11 @@ def _load(
     load_id, state, role, party_id, model_id, model_version, digest, share, sha256, changed = row
     key = VersionKey(role=role, party_id=party_id, model_id=model_id, model_version=model_version)
     return StoredLoad(
-        load_id=load_id, state=state, key=key, digest=digest, share=share, share_sha256=sha256,
+        load_id=load_id,
+        state=state,
+        key=key,
+        digest=digest,
+        share=share,
+        share_sha256=sha256,
         changed_ms=changed,
-    )  # fmt: skip
+    )

@@ -34,9 +34,13 @@ def commit_row(commit: Commit) -> ModelCommit:
 
 
 def commit_detail(
-    commit: Commit, *, shares: dict[str, str], parameters_sha256: str, metrics: dict[str, Any],
+    commit: Commit,
+    *,
+    shares: dict[str, str],
+    parameters_sha256: str,
+    metrics: dict[str, Any],
     made_with: dict[str, Any],
-) -> ModelCommitDetail:  # fmt: skip
+) -> ModelCommitDetail:
     """Return a commit with what it was made of."""
     return ModelCommitDetail(
         **_members(commit),

@@ -224,9 +224,12 @@ class Commit:
 
 
 def commit_of(
-    line: VersionLine, *, note: CommitNote | None = None, branches: Sequence[str] = (),
+    line: VersionLine,
+    *,
+    note: CommitNote | None = None,
+    branches: Sequence[str] = (),
     tags: Sequence[str] = (),
-) -> Commit:  # fmt: skip
+) -> Commit:
     """Return a version as a commit."""
     return Commit(
         key=line.key,

@@ -71,10 +71,13 @@ class HttpFeatures:
         """Return the body of the answer. Raises: requests.RequestException, ValueError."""
         end_s = self._clock.monotonic_s() + timeout_s
         with self._session.post(
-            self._options.url, data=msgspec.json.encode({"ids": [dict(one) for one in ids]}),
+            self._options.url,
+            data=msgspec.json.encode({"ids": [dict(one) for one in ids]}),
             headers={"Content-Type": "application/json", **self._options.headers},
-            timeout=timeout_s, allow_redirects=False, stream=True,
-        ) as answer:  # fmt: skip
+            timeout=timeout_s,
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
             if answer.status_code != requests.codes.ok:
                 raise ValueError(f"status {answer.status_code}")
             body = bytearray()
