@@ -15,8 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from fedflow.cli.server_process import wait_for
 from tests.support.linear_model import HOST, MODEL_ID, expected_score, share_of
 from tests.support.serving_processes import ROWS, ServingPlace, serving_pair
 
@@ -300,10 +302,12 @@ def test_a_frozen_host_takes_no_longer_than_the_budget(pair: Pair) -> None:
     assert pair.host.process is not None
     pair.host.process.send_signal(signal.SIGSTOP)
     try:
+        frozen = psutil.Process(pair.host.process.pid)
+        assert wait_for(lambda: frozen.status() == psutil.STATUS_STOPPED, timeout_s=30)
         answer = pair.guest.infer(ROW)
     finally:
         pair.host.process.send_signal(signal.SIGCONT)
-    assert answer["retcode"] == 2105
+    assert answer["retcode"] == 2105, answer
     assert "did not answer in time" in answer["retmsg"]
     assert pair.guest.infer(ROW)["retcode"] == 0
 
