@@ -31,7 +31,7 @@ from fedflow.wire.api.model_history import (
 )
 from fedflow.wire.model_fields import new_version
 from fedflow.wire.model_history_fields import (
-    Cursor,
+    LogCursor,
     commit_detail,
     commit_row,
     component_changes,
@@ -68,7 +68,7 @@ class ModelHistoryBody(Body, frozen=True):
 # --- look -----------------------------------------------------------------------------------------
 
 
-class LogBody(ModelHistoryBody, frozen=True, kw_only=True):
+class ModelLogBody(ModelHistoryBody, frozen=True, kw_only=True):
     """Which commits: those that lead to `model_version` by their parents, without it all."""
 
     model_version: Text | None = None
@@ -76,12 +76,12 @@ class LogBody(ModelHistoryBody, frozen=True, kw_only=True):
     after: Text | None = None  #: `next` of the page before
 
 
-@route(model_history, "/log", body=LogBody, data=ModelLog)
-def log(body: LogBody) -> Response:
+@route(model_history, "/log", body=ModelLogBody, data=ModelLog)
+def log(body: ModelLogBody) -> Response:
     """Return commits of a model, newest first."""
     if not 1 <= body.limit <= MAX_PAGE:
         raise BadRequest(reason=f"`limit` must be between 1 and {MAX_PAGE}")
-    cursor = Cursor() if body.after is None else read_cursor(body.after)
+    cursor = LogCursor() if body.after is None else read_cursor(body.after)
     page = services().models.history.log(
         HistoryRequest(
             model_id=body.model_id,
@@ -97,7 +97,7 @@ def log(body: LogBody) -> Response:
     return success(
         ModelLog(
             commits=tuple(map(commit_row, page.commits)),
-            next=cursor_text(Cursor(before=page.before, rest=rest, shown=shown)),
+            next=cursor_text(LogCursor(before=page.before, rest=rest, shown=shown)),
         )
     )
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.decoding import decode_as
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.difference import DslDifference, WeightDifference
 from fedflow.domain.models.history import MAX_WALK, Commit, Move, VersionId
@@ -108,7 +107,7 @@ def component_changes(found: WeightDifference) -> ComponentChanges:
 # --- cursors --------------------------------------------------------------------------------------
 
 
-class Cursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class LogCursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Where a log goes on: after a time and version, or with versions, having shown some."""
 
     before: tuple[int, str] | None = None
@@ -116,19 +115,21 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     shown: int = 0
 
 
-def cursor_text(cursor: Cursor) -> str | None:
+def cursor_text(cursor: LogCursor) -> str | None:
     """Return a cursor as text without a meaning for clients; None if the log is at its end."""
     if (cursor.before is None and not cursor.rest) or cursor.shown >= MAX_WALK:
         return None
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode()
 
 
-def read_cursor(text: str) -> Cursor:
+def read_cursor(text: str) -> LogCursor:
     """Return the cursor that a text is. Raises: BadRequest: it is none."""
     try:
         if len(text) > _MAX_CURSOR:
             raise ValueError("it is too long")
-        found = decode_as(base64.b64decode(text.encode(), altchars=b"-_", validate=True), Cursor)
+        found = msgspec.json.decode(
+            base64.b64decode(text.encode(), altchars=b"-_", validate=True), type=LogCursor
+        )
         if len(found.rest) > _MAX_REST or not 0 <= found.shown <= MAX_WALK:
             raise ValueError("it is out of range")
         if found.before is not None and not 0 <= found.before[0] <= _MAX_MS:

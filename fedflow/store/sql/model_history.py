@@ -34,8 +34,8 @@ _BRANCH_KEY: Final = Kind(
     lambda key: (*site_columns(key.site), key.model_id, key.name),
 )
 _LOADS: Final = (
-    "CASE WHEN f_parent = 1 AND INSTR(LOWER(f_train_dsl), 'modelloader') > 0"
-    " THEN {} ELSE '{{}}' END"
+    "CASE WHEN f_parent = 1 AND INSTR(LOWER(f_train_dsl), 'modelloader') > 0 "
+    "THEN {} ELSE '{{}}' END"
 )
 _LINES: Final = Mapper(
     MODEL_VERSION,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.models.model_history import LogRequest, ModelHistory
+from fedflow.app.models.model_history import HistoryRequest, ModelHistory
 from fedflow.base.errors.models import BranchNotFound, ModelDamaged, ModelNotFound
 from fedflow.domain.models.history import (
     Author,
@@ -45,14 +45,22 @@ def server(tmp_path: Path) -> OneServer:
     }
     of_all = {**CONF["component_parameters"], "common": parameters}
     warm = trained_share(
-        GUEST, key=key(WARM), job_id=WARM, created_ms=NOW_MS + 1,
-        train_dsl={"components": components}, train_conf={**CONF, "component_parameters": of_all},
-    )  # fmt: skip
+        GUEST,
+        key=key(WARM),
+        job_id=WARM,
+        created_ms=NOW_MS + 1,
+        train_dsl={"components": components},
+        train_conf={**CONF, "component_parameters": of_all},
+    )
     descent = {"parent_model_id": MODEL_ID, "parent_model_version": WARM}
     child = replace(
-        warm, key=key(CHILD), job_id=CHILD, created_ms=NOW_MS + 2, parent=False,
+        warm,
+        key=key(CHILD),
+        job_id=CHILD,
+        created_ms=NOW_MS + 2,
+        parent=False,
         parent_info=descent,
-    )  # fmt: skip
+    )
     for version in (warm, child):
         put_model(server, version)
     return server
@@ -71,10 +79,15 @@ def put_branch(server: OneServer, name: str, version: str) -> None:
     with server.store.transaction() as tx:
         tx.model_history.add_move(
             Move(
-                key=where, number=1, id=name, kind=MoveKind.CREATE, model_version=version,
-                author=Author(party_id="9999"), created_ms=1,
+                key=where,
+                number=1,
+                id=name,
+                kind=MoveKind.CREATE,
+                model_version=version,
+                author=Author(party_id="9999"),
+                created_ms=1,
             )
-        )  # fmt: skip
+        )
 
 
 def names(page: Any) -> list[str]:
@@ -83,24 +96,27 @@ def names(page: Any) -> list[str]:
 
 def test_a_log_has_all_versions_or_what_leads_to_one(server: OneServer) -> None:
     look = history(server)
-    assert names(look.log(LogRequest(model_id=MODEL_ID))) == [CHILD, WARM, TRAINED]
-    assert names(look.log(LogRequest(model_id=MODEL_ID, start=CHILD))) == [CHILD, WARM, TRAINED]
+    assert names(look.log(HistoryRequest(model_id=MODEL_ID))) == [CHILD, WARM, TRAINED]
+    assert names(look.log(HistoryRequest(model_id=MODEL_ID, start=CHILD))) == [CHILD, WARM, TRAINED]
     put_branch(server, "release", WARM)
-    assert names(look.log(LogRequest(model_id=MODEL_ID, start="branch:release"))) == [WARM, TRAINED]
+    assert names(look.log(HistoryRequest(model_id=MODEL_ID, start="branch:release"))) == [
+        WARM,
+        TRAINED,
+    ]
     assert look.key(MODEL_ID, "branch:release") == key(WARM)
     assert look.key(MODEL_ID, WARM, GUEST) == key(WARM)
 
 
 def test_both_logs_come_in_pages(server: OneServer) -> None:
     look = history(server)
-    first = look.log(LogRequest(model_id=MODEL_ID, limit=2))
+    first = look.log(HistoryRequest(model_id=MODEL_ID, limit=2))
     assert names(first) == [CHILD, WARM]
-    last = look.log(LogRequest(model_id=MODEL_ID, limit=2, before=first.before))
+    last = look.log(HistoryRequest(model_id=MODEL_ID, limit=2, before=first.before))
     assert (names(last), last.before, list(last.rest)) == ([TRAINED], None, [])
-    first = look.log(LogRequest(model_id=MODEL_ID, start=CHILD, limit=2))
-    last = look.log(LogRequest(model_id=MODEL_ID, rest=first.rest, limit=2))
+    first = look.log(HistoryRequest(model_id=MODEL_ID, start=CHILD, limit=2))
+    last = look.log(HistoryRequest(model_id=MODEL_ID, rest=first.rest, limit=2))
     assert (names(first), names(last), list(last.rest)) == ([CHILD, WARM], [TRAINED], [])
-    exact = look.log(LogRequest(model_id=MODEL_ID, limit=3))
+    exact = look.log(HistoryRequest(model_id=MODEL_ID, limit=3))
     assert exact.before is None
 
 
@@ -112,11 +128,16 @@ def test_commits_have_branches_tags_and_notes(server: OneServer) -> None:
         tx.model_tags.attach("good", WARM, now_ms=1)
         tx.model_history.put_note(
             CommitNote(
-                key=key(), id="c", message="first", author=Author(party_id="9999", person="ana"),
-                shares={"x": "y"}, made_with={"fedflow": "0"}, created_ms=3,
+                key=key(),
+                id="c",
+                message="first",
+                author=Author(party_id="9999", person="ana"),
+                shares={"x": "y"},
+                made_with={"fedflow": "0"},
+                created_ms=3,
             )
-        )  # fmt: skip
-    child, warm, trained = history(server).log(LogRequest(model_id=MODEL_ID)).commits
+        )
+    child, warm, trained = history(server).log(HistoryRequest(model_id=MODEL_ID)).commits
     assert (trained.branches, warm.tags, child.note) == (("a/b", "release"), ("good",), None)
     assert (trained.note.message, trained.author.person) == ("first", "ana")
     assert child.author == Author(party_id="9999")
@@ -131,11 +152,15 @@ def test_without_a_note_one_commit_shows_what_the_rows_say(server: OneServer) ->
         assert table is not None
         tx.tracking.put_output(
             OutputTable(
-                key=task, data_name="data", position=0, namespace="n", name="t",
+                key=task,
+                data_name="data",
+                position=0,
+                namespace="n",
+                name="t",
                 address=table.address,
             ),
             now_ms=1,
-        )  # fmt: skip
+        )
         tx.tracking.put_summary(
             replace(task, component="step_0"), {"coef": {"x0": 1}, "loss_history": [2, 1]}, now_ms=1
         )
@@ -145,9 +170,14 @@ def test_without_a_note_one_commit_shows_what_the_rows_say(server: OneServer) ->
     assert shown.shares == {GUEST.key: digest}
     assert shown.metrics == {"step_0": {"loss_history": [2, 1]}}
     assert shown.made_with["tables"] == [
-        {"component": "reader_0", "namespace": "n", "name": "t", "rows_id": table.address,
-         "rows": table.count}
-    ]  # fmt: skip
+        {
+            "component": "reader_0",
+            "namespace": "n",
+            "name": "t",
+            "rows_id": table.address,
+            "rows": table.count,
+        }
+    ]
     with server.store.transaction() as tx:
         tx.tables.drop("n", "t")
     assert history(server).show(MODEL_ID, TRAINED).made_with["tables"][0]["rows"] is None
@@ -160,11 +190,16 @@ def put_linear(server: OneServer, version: str, weights: dict[str, float]) -> No
     with server.store.transaction() as tx:
         tx.models.put_component(
             ModelComponent(
-                key=key(version), component="lr_0", module="HeteroLR", alias="model",
-                meta=part_of("LRMeta", meta), param=part_of("LRParam", param), run_parameters={},
+                key=key(version),
+                component="lr_0",
+                module="HeteroLR",
+                alias="model",
+                meta=part_of("LRMeta", meta),
+                param=part_of("LRParam", param),
+                run_parameters={},
                 created_ms=1,
             )
-        )  # fmt: skip
+        )
 
 
 def test_two_versions_differ_in_documents_and_weights(server: OneServer) -> None:
@@ -192,11 +227,11 @@ def test_a_damaged_model_is_not_compared(server: OneServer) -> None:
 def test_what_is_not_here_is_said(server: OneServer) -> None:
     look = history(server)
     with pytest.raises(ModelNotFound):
-        look.log(LogRequest(model_id="guest-1#model"))
+        look.log(HistoryRequest(model_id="guest-1#model"))
     with pytest.raises(ModelNotFound):
-        look.log(LogRequest(model_id=MODEL_ID, site=HOST))
+        look.log(HistoryRequest(model_id=MODEL_ID, site=HOST))
     with pytest.raises(ModelNotFound):
-        look.log(LogRequest(model_id=MODEL_ID, start="1"))
+        look.log(HistoryRequest(model_id=MODEL_ID, start="1"))
     with pytest.raises(ModelNotFound):
         look.show(MODEL_ID, "1")
     with pytest.raises(BranchNotFound):
