@@ -127,9 +127,7 @@ def read_cursor(text: str) -> LogCursor:
     try:
         if len(text) > _MAX_CURSOR:
             raise ValueError("it is too long")
-        found = msgspec.json.decode(
-            base64.b64decode(text.encode(), altchars=b"-_", validate=True), type=LogCursor
-        )
+        found = decode_as(base64.b64decode(text.encode(), altchars=b"-_", validate=True), LogCursor)
         if len(found.rest) > _MAX_REST or not 0 <= found.shown <= MAX_WALK:
             raise ValueError("it is out of range")
         if found.before is not None and not 0 <= found.before[0] <= _MAX_MS:
