@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedflow.base.decoding import decode_as
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.difference import DslDifference, WeightDifference
 from fedflow.domain.models.history import MAX_WALK, Commit, Move, VersionId
