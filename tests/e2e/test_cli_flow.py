@@ -331,9 +331,9 @@ def model_migrate(place: Place) -> None:
 
 
 def model_load(place: Place) -> None:
-    answer = place.ok("model", "load", "-j", place.version)
-    assert answer["data"]["guest"] == {"9999": 0}
-    assert set(answer["data"]["detail"]) == {"guest", "host"}
+    data = place.ok("model", "load", "-j", place.version)
+    assert data["guest"] == {"9999": 0}
+    assert set(data["detail"]) == {"guest", "host"}
     assert (MODEL_ID, place.version) in place.serving.loaded
 
 

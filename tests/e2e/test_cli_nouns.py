@@ -177,8 +177,12 @@ def test_a_model_goes_out_and_comes_back(place: Place, tmp_path: Path) -> None:
     assert "Error: " in place.fedflow("model", "import", *share, "-f", file, *wrong, code=1)
     assert "success" in place.fedflow("model", "store", *share, "--wait")
     assert "success" in place.fedflow("model", "restore", *share, "--wait")
-    later = place.fedflow("model", "load", "-v", place.version, code=1)
-    assert "not supported by this version" in later
+    assert "loaded at all parties" in place.fedflow("model", "load", "-v", place.version)
+    place.fedflow("model", "bind", "-v", place.version, "-s", "nouns")
+    assert "nouns" in place.serving.bound
+    place.fedflow("model", "unbind", "-s", "nouns")
+    place.fedflow("model", "unload", "-v", place.version)
+    assert (place.serving.loaded, place.serving.bound) == ({}, {})
 
 
 def test_a_tag_is_created_given_renamed_and_deleted(place: Place) -> None:
