@@ -151,8 +151,8 @@ def test_the_wheel_has_every_file_of_the_package_and_the_licences(wheel: Path) -
     )  # fmt: skip
     assert [f for f in listed.stdout.splitlines() if f not in names and (ROOT / f).exists()] == []
     data = {name.partition(".data/data/")[2] for name in names}
-    names = ("service_conf.yaml", "serving_conf.yaml", "fedflow.service")
-    confs = {f"share/fedflow/conf/{name}" for name in names}
+    shipped = ("service_conf.yaml", "serving_conf.yaml", "fedflow.service")
+    confs = {f"share/fedflow/conf/{name}" for name in shipped}
     assert {*confs, SLIM} <= data
     licences = {name.partition(".dist-info/licenses/")[2] for name in names}
     assert {"LICENSE", "NOTICE", "fedflow/web/apidocs/LICENSE"} <= licences
