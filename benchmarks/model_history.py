@@ -9,17 +9,14 @@ conf of ten components. There are 100 branches, one of them with 1,000 moves.
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from figures import Figure, Machine, arguments, show
 from parties import Party
-from queries import GUEST, _database, _start
+from queries import ENGINES, GUEST, filled_server
 
 from fedflow.client.model_history import CommitCalls
 from fedflow.domain.models.history import Author, BranchKey, CommitNote, Move, MoveKind
@@ -38,18 +35,13 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=10_000)
     parser.add_argument("--asks", type=int, default=100, help="of each question")
     options = parser.parse_args()
-    for engine in ("sqlite", "mysql"):
+    for engine in ENGINES:
         machine = Machine()
-        with ExitStack() as stack:
-            login = stack.enter_context(_database()) if engine == "mysql" else {}
-            if login is None:
-                print("No MySQL answers: only SQLite was measured.", file=sys.stderr)
+        with filled_server(
+            engine, lambda home, login: _fill(home, login, options.commits)
+        ) as party:
+            if party is None:
                 return
-            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
-            _fill(home, login, options.commits)
-            party = _start(home, login)
-            stack.callback(party.close)
-            party.wait_ready()
             figures = [
                 _figure(what, ask, options.asks) for what, ask in _asks(party, options.commits)
             ]

@@ -52,16 +52,9 @@ def main() -> None:
     options = parser.parse_args()
     for engine in (options.engine,) if options.engine else ENGINES:
         machine = Machine()
-        with ExitStack() as stack:
-            login = stack.enter_context(_database()) if engine == "mysql" else {}
-            if login is None:
-                print("No MySQL answers: only SQLite was measured.", file=sys.stderr)
+        with filled_server(engine, lambda home, login: _fill(home, login, options.jobs)) as party:
+            if party is None:
                 return
-            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
-            _fill(home, login, options.jobs)
-            party = _start(home, login)
-            stack.callback(party.close)
-            party.wait_ready()
             figures = [_ask(party, name, ask, options.asks) for name, ask in _asks(options.jobs)]
             alone = [_chain_s(party) for _ in range(5)]
             with _readers(party, options.jobs):
@@ -211,6 +204,25 @@ def _records(number: int, dsl: Any, conf: Any) -> tuple[JobRecord, list[TaskReco
         for name in dsl["components"]
     ]  # fmt: skip
     return job, tasks
+
+
+@contextmanager
+def filled_server(
+    engine: str, fill: Callable[[Path, dict[str, Any]], None]
+) -> Iterator[Party | None]:
+    """Start a server over a database that `fill` has filled; None, and said: there is no MySQL."""
+    with ExitStack() as stack:
+        login = stack.enter_context(_database()) if engine == "mysql" else {}
+        if login is None:
+            print("No MySQL answers: only SQLite was measured.", file=sys.stderr)
+            yield None
+            return
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
+        fill(home, login)
+        party = _start(home, login)
+        stack.callback(party.close)
+        party.wait_ready()
+        yield party
 
 
 def _start(home: Path, login: dict[str, Any]) -> Party:
