@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.administration.permissions import PermissionRules, Permissions
@@ -71,6 +71,7 @@ from fedflow.wire.versions import OURS, Speaks
 
 if TYPE_CHECKING:
     from fedflow.app.models.local_history import LocalHistory
+    from fedflow.app.models.publishing import LocalPublishing, Publishing
     from fedflow.app.ports.serving import ServingServers
 
 
@@ -256,10 +257,8 @@ class _ModelHalf:
         self, kernel: Kernel, *, repository: ModelRepository, servings: ServingServers | None
     ) -> None:
         self.changes = ModelChanges(kernel)
-        self.publishing = Lazy(lambda: _publishing().Publishing(kernel, servings=servings))
-        self.publish_here = Lazy(
-            lambda: _publishing().LocalPublishing(kernel, repository=repository, servings=servings)
-        )
+        self.publishing = Lazy(lambda: _publishing(kernel, servings))
+        self.publish_here = Lazy(lambda: _local_publishing(kernel, repository, servings))
         self.deployment = Deployment(kernel, model_changes=self.changes)
         self.migrations = Migrations(kernel, model_changes=self.changes)
         self.prepared = PreparedModels(clock=kernel.clock)
@@ -274,10 +273,18 @@ def _local_history(kernel: Kernel, prepared: PreparedModels) -> LocalHistory:
     return LocalHistory(kernel, prepared=prepared)
 
 
-def _publishing() -> Any:
-    from fedflow.app.models import publishing  # most servers never need it
+def _publishing(kernel: Kernel, servings: ServingServers | None) -> Publishing:
+    from fedflow.app.models.publishing import Publishing  # most servers never need it
 
-    return publishing
+    return Publishing(kernel, servings=servings)
+
+
+def _local_publishing(
+    kernel: Kernel, repository: ModelRepository, servings: ServingServers | None
+) -> LocalPublishing:
+    from fedflow.app.models.publishing import LocalPublishing  # most servers never need it
+
+    return LocalPublishing(kernel, repository=repository, servings=servings)
 
 
 def build_core(

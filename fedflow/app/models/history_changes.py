@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from fedflow.app.models.deployment import named_share
 from fedflow.app.models.history_rows import COMMIT
 from fedflow.app.models.local_history import change_digest, check_branch_name, check_texts
 from fedflow.app.models.model_changes import (
+    UNANSWERED,
     ChangedModel,
     ModelChange,
     ModelChanges,
@@ -28,7 +31,6 @@ from fedflow.base.errors.models import (
     ModelIsCommitted,
     NoEarlierTarget,
 )
-from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.models.history import Branch, BranchKey, MoveKind
@@ -132,7 +134,7 @@ class HistoryChanges(UseCase):
                 job_id=key.job_id,
                 deadline_s=self._timing.call_timeout_s,
             )
-        except (PartyUnreachable, NoRoute, BadPacket) as exc:
+        except UNANSWERED as exc:
             return refusal(exc)
 
     def _carry_out(self, version: ModelVersion, *, person: str, **members: Any) -> ChangedModel:
@@ -144,13 +146,7 @@ class HistoryChanges(UseCase):
             created_ms=self._clock.now_ms(),
             **members,
         )
-        with_person = ChangeHistory(
-            model_id=version.key.model_id,
-            author_party=own,
-            created_ms=body.created_ms,
-            person=person,
-            **members,
-        )
+        with_person = structs.replace(body, person=person)
         bodies: Mapping[Site, ChangeHistory] = {
             site: with_person if site.party_id == own else body for site in sites_of(version.roles)
         }

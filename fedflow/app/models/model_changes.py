@@ -50,6 +50,7 @@ STALE_MS: Final = (
     86_400_000  #: a share that was prepared so long ago will not be committed any more
 )
 RUNNING: Final = 106  #: return code "not yet, ask again"
+UNANSWERED: Final = (PartyUnreachable, NoRoute, BadPacket)
 MODEL_COMMANDS: Final = frozenset({CommandKind.COMMIT_MODEL, CommandKind.UNDO_MODEL})
 
 
@@ -148,11 +149,8 @@ class ModelChanges(UseCase):
     def _ask(self, change: ModelChange, site: Site) -> Reply:
         request_id = new_request_id()
         try:
-            try:
-                return self._call(change, site, request_id)
-            except PartyUnreachable:
-                return self._call(change, site, request_id)  # one lost message is no reason
-        except (PartyUnreachable, NoRoute, BadPacket) as exc:
+            return answer_of(lambda: self._call(change, site, request_id))
+        except UNANSWERED as exc:
             return refusal(exc)
 
     def _call(self, change: ModelChange, site: Site, request_id: str) -> Reply:
@@ -361,6 +359,17 @@ def sites_of(roles: Mapping[str, Sequence[Any]]) -> tuple[Site, ...]:
         if role != Role.LOCAL.value
         for party in parties
     )
+
+
+def answer_of(call: Callable[[], Reply]) -> Reply:
+    """Return a site's answer to a call that may be repeated: one lost message is no reason.
+
+    Raises: `UNANSWERED`: there is none.
+    """
+    try:
+        return call()
+    except PartyUnreachable:
+        return call()
 
 
 def refusal(exc: FedflowError) -> Reply:

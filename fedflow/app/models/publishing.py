@@ -22,7 +22,7 @@ from fedflow.app.models.deployment import (
     predict_dsl_of,
     stored_models,
 )
-from fedflow.app.models.model_changes import sites_of
+from fedflow.app.models.model_changes import UNANSWERED, answer_of, sites_of
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.serving import ServingReply, ServingServers
 from fedflow.app.protocol.commands import TypedCommand
@@ -34,7 +34,6 @@ from fedflow.base.errors.models import (
     ModelsDiffer,
     NoServings,
 )
-from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion, common_digest
@@ -130,11 +129,8 @@ class Publishing(UseCase):
             model_id=share.key.model_id, digest=common_digest(share), load_id=load_id, step=step
         )
         try:
-            try:
-                return self._call(share, site, body)
-            except PartyUnreachable:
-                return self._call(share, site, body)  # one lost message is no reason
-        except (PartyUnreachable, NoRoute, BadPacket) as exc:
+            return answer_of(lambda: self._call(share, site, body))
+        except UNANSWERED as exc:
             return Reply(retcode=100, retmsg=exc.message, error=exc.name)
 
     def _call(self, share: ModelVersion, site: Site, body: PublishModel) -> Reply:
@@ -187,9 +183,15 @@ class LocalPublishing(UseCase):
                 answers = self._servings.unload(key.model_id, key.model_version)
         reply = summed_up(answers)
         if body.step == "commit" and not reply.retcode:
-            with self._store.transaction() as tx:
-                tx.models.put(replace(version, loaded_times=version.loaded_times + 1))
+            self._count_load(key)
         return reply
+
+    def _count_load(self, key: ModelKey) -> None:
+        """Count a load of what the store has now: the steps took their time."""
+        with self._store.transaction() as tx:
+            now = tx.models.get(key)
+            if now is not None:
+                tx.models.put(replace(now, loaded_times=now.loaded_times + 1))
 
     def _built(self, version: ModelVersion) -> DeployedModel:
         """Return a version's share with the contents of its components, checked.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedflow.app.models.deployment import DeployRequest
 from fedflow.app.models.publishing import Publishing
+from fedflow.app.ports.serving import ServingReply
 from fedflow.base.errors.models import (
     BadServiceId,
     ModelNotDeployed,
@@ -84,6 +86,24 @@ def test_a_version_is_loaded_everywhere_with_each_partys_own_share(
     assert pair.share(GUEST, version).loaded_times == 2
 
 
+def test_a_version_that_is_dropped_meanwhile_stays_dropped(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    key = pair.share(HOST, version).key
+
+    class DropsFirst(HttpServingServers):
+        def commit(self, load_id: str) -> list[ServingReply]:
+            with pair.host.store.transaction() as tx:
+                tx.models.drop(key)
+            return super().commit(load_id)
+
+    pair.host.servings = DropsFirst([servings[HOST][0].address], token=None)
+    pair.host.boot()
+    pair.live()
+    assert publishing(pair).load(None, version).done
+    with pair.host.store.read() as tx:
+        assert tx.models.get(key) is None
+
+
 @pytest.mark.parametrize("fault", ["refuses", "garbage"])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_one_that_is_not_ready_makes_it_none(
@@ -136,14 +156,10 @@ def test_shares_that_do_not_belong_together_are_not_loaded(pair: Pair, servings:
     version = deploy(pair)
     share = pair.share(HOST, version)
     with pair.host.store.transaction() as tx:
-        tx.models.put(type(share)(**{**_members(share), "inference_dsl": {}}))
+        tx.models.put(replace(share, inference_dsl={}))
     done = publishing(pair).load(None, version)
     assert done.replies[HOST].error == "ModelsDiffer"
     assert not any(one.loaded or one.prepared for one in every(servings))
-
-
-def _members(share: object) -> dict[str, object]:
-    return {name: getattr(share, name) for name in share.__dataclass_fields__}  # type: ignore[attr-defined]
 
 
 def test_services_are_bound_at_the_initiators_servings_alone(
