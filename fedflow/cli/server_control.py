@@ -72,16 +72,20 @@ def start(as_json: bool, **options: Any) -> None:
 @session.as_json
 def stop(home: Path, grace: float, as_json: bool) -> None:
     """Stop the server of a home folder; its running jobs go on when it is started again."""
-    out = Output(as_json=as_json)
-    state = find_server(home)
+    stop_and_tell(Output(as_json=as_json), home, grace, what="server")
+
+
+def stop_and_tell(out: Output, folder: Path, grace_s: float, *, what: str) -> None:
+    """Stop the `what` that runs in a folder, if one does, and say so."""
+    state = find_server(folder)
     if state is None:
-        out.result({"stopped": False}, lambda: out.note("No server runs in this folder."))
+        out.result({"stopped": False}, lambda: out.note(f"No {what} runs in this folder."))
         return
-    gentle = stop_server(state, grace_s=grace)
-    how = "stopped" if gentle else f"did not stop within {grace:g} seconds and was killed"
+    gentle = stop_server(state, grace_s=grace_s)
+    how = "stopped" if gentle else f"did not stop within {grace_s:g} seconds and was killed"
     out.result(
         {"stopped": True, "killed": not gentle, "pid": state.pid},
-        lambda: out.note(f"The server (pid {state.pid}) {how}."),
+        lambda: out.note(f"The {what} (pid {state.pid}) {how}."),
     )
 
 

@@ -86,18 +86,9 @@ def start(home: Path, conf: Path | None, as_json: bool) -> None:
 def stop(home: Path, conf: Path | None, grace: float, as_json: bool) -> None:
     """Stop the process; it serves the same models and services when it is started again."""
     from fedflow.cli.output import Output
-    from fedflow.cli.server_process import find_server, stop_server
+    from fedflow.cli.server_control import stop_and_tell
 
-    out, state = Output(as_json=as_json), find_server(_folder(home, conf))
-    if state is None:
-        out.result({"stopped": False}, lambda: out.note("No serving process runs in this folder."))
-        return
-    gentle = stop_server(state, grace_s=grace)
-    how = "stopped" if gentle else f"did not stop within {grace:g} seconds and was killed"
-    out.result(
-        {"stopped": True, "killed": not gentle, "pid": state.pid},
-        lambda: out.note(f"The serving process (pid {state.pid}) {how}."),
-    )
+    stop_and_tell(Output(as_json=as_json), _folder(home, conf), grace, what="serving process")
 
 
 @command.command()

@@ -20,6 +20,7 @@ import grpc.aio
 
 from fedflow.base.errors.start import BadCertificate
 from fedflow.base.ids import PartyId
+from fedflow.base.settings import Tls
 from fedflow.base.values import dataclass
 
 
@@ -48,6 +49,19 @@ class Credentials:
             private_key=self.key,
             certificate_chain=self.certificate,
         )
+
+
+def credentials_in(files: Tls, *, party_id: str, now_ms: int) -> Credentials | None:
+    """Return the credentials that a conf names, None without TLS. Raises: BadCertificate."""
+    if files.ca is None or files.certificate is None or files.key is None:
+        return None
+    return load_credentials(
+        Path(files.certificate),
+        Path(files.key),
+        authorities=Path(files.ca),
+        party_id=party_id,
+        now_ms=now_ms,
+    )
 
 
 def load_credentials(

@@ -22,7 +22,6 @@ from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.deleting import Deletions
 from fedflow.base.descriptors import connections_of_parties
-from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.job.parameters import JobParameters
@@ -35,7 +34,7 @@ from fedflow.federation.messages import MAX_MESSAGE_BYTES
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.client.routes import Routes, make_routes
 from fedflow.rpc.client.servers import ServerLinks
-from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.unary import UnarySettings
@@ -202,16 +201,7 @@ def executor_of(settings: Settings, processes: Processes) -> ZygoteExecutor:
 
 def credentials_of(settings: Settings, now_ms: int) -> Credentials | None:
     """Return what proves this party to others, None without TLS. Raises: BadSetting."""
-    tls = settings.tls
-    if tls.ca is None or tls.certificate is None or tls.key is None:
-        return None
-    return load_credentials(
-        Path(tls.certificate),
-        Path(tls.key),
-        authorities=Path(tls.ca),
-        party_id=PartyId(settings.party_id or "0"),
-        now_ms=now_ms,
-    )
+    return credentials_in(settings.tls, party_id=settings.party_id or "0", now_ms=now_ms)
 
 
 def federation_settings(settings: Settings) -> FederationSettings:

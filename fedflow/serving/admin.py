@@ -8,12 +8,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from fedflow.base.errors.serving_process import BadServingRequest, NoSuchServingRoute
+from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.state import ServiceBinding
-from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer
+from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 _PREFIX: Final = "/admin/v1/"
 
@@ -67,7 +67,7 @@ class AdminPortRoutes:
             found = self._route(call)
             if found is not None:
                 return _success(found())
-        raise NoSuchServingRoute(method=ascii(call.method)[1:-1][:16], path=ascii(call.path)[:200])
+        raise no_route(call)
 
     def _metrics_text(self) -> bytes:
         return self._metrics.text(

@@ -17,7 +17,6 @@ import msgspec
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import (
-    NoSuchServingRoute,
     ServiceNotBound,
     VersionNotLoaded,
 )
@@ -38,7 +37,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.tensors import undeclared_id
-from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer
+from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +135,7 @@ class CallersPortRoutes:
         looked = look_answer(call, self._health)
         if looked is not None:
             return looked
-        raise NoSuchServingRoute(method=ascii(call.method)[1:-1][:16], path=ascii(call.path)[:200])
+        raise no_route(call)
 
     def _single(self, call: HttpCall, case_id: str, started_s: float) -> dict[str, Any]:
         try:

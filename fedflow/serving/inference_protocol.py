@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.serving_process import BadServingRequest, NoSuchServingRoute
+from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import (
@@ -39,7 +39,7 @@ from fedflow.serving.tensors import (
     read_infer_request,
     read_rows,
 )
-from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer
+from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class InferenceProtocol:
                 return self._with(name, version, lambda _: {"name": name, "ready": True})
             case ("POST", "models", name, "infer"):
                 return self._inferred(name, version, call, case_id, started_s)
-        raise NoSuchServingRoute(method=ascii(call.method)[1:-1][:16], path=ascii(call.path)[:200])
+        raise no_route(call)
 
     def _alive(self, *, ready: bool) -> HttpAnswer:
         if not ready:

@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.ids import PartyId
 from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
-from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.serving.admin import AdminPortRoutes
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.health import ServingHealth
@@ -50,7 +49,9 @@ class ServingProcess:
         Raises: ServingStateNotUsable, BadSetting, PortInUse; what was opened is closed by `close`.
         """
         settings, clock, metrics = self._settings, self._clock, ServingMetrics()
-        credentials = _credentials(settings, clock.now_ms())
+        credentials = credentials_in(
+            settings.partners.tls, party_id=settings.party_id or "", now_ms=clock.now_ms()
+        )
         source = self._source()
         state = ServingState(self._home / "serving.sqlite")
         self._stack.callback(state.close)
@@ -131,19 +132,6 @@ class ServingProcess:
 def _http(port: CallersPort | AdminPort, threads: int) -> HttpSettings:
     body_bytes = port.body_mib * _MIB
     return HttpSettings(threads=threads, body_bytes=body_bytes, upload_bytes=body_bytes)
-
-
-def _credentials(settings: ServingSettings, now_ms: int) -> Credentials | None:
-    tls = settings.partners.tls
-    if tls.ca is None or tls.certificate is None or tls.key is None:
-        return None
-    return load_credentials(
-        Path(tls.certificate),
-        Path(tls.key),
-        authorities=Path(tls.ca),
-        party_id=PartyId(settings.party_id or ""),
-        now_ms=now_ms,
-    )
 
 
 def _allowed(settings: ServingSettings) -> frozenset[str] | None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.serving_process import TokenNotValid
+from fedflow.base.errors.serving_process import NoSuchServingRoute, TokenNotValid
 from fedflow.base.values import dataclass
 from fedflow.http.server import Wsgi
 
@@ -100,6 +100,11 @@ def _answered(answer: Callable[[HttpCall], HttpAnswer], environ: dict[str, Any])
     except Exception:
         logger.exception("A request failed", extra={"action": "request_failed"})
         return json_answer({"retcode": 110, "retmsg": "internal error"}, status=500)
+
+
+def no_route(call: HttpCall) -> NoSuchServingRoute:
+    """Return the error of a request that no port's routes have."""
+    return NoSuchServingRoute(method=ascii(call.method)[1:-1][:16], path=ascii(call.path)[:200])
 
 
 def check_token(call: HttpCall, token: str | None) -> None:
