@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -12,7 +12,9 @@ from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
-from fedflow.serving.state import ServiceBinding
+from fedflow.serving.releases import Release, plain
+from fedflow.serving.service_state import BoundService, ReleaseChange
+from fedflow.serving.services import BindService, Services
 from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 _PREFIX: Final = "/admin/v1/"
@@ -26,15 +28,6 @@ class PrepareLoad(msgspec.Struct, frozen=True, kw_only=True):
     sample: dict[str, str | int | float | bool | None] | None = None
 
 
-class BindService(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /admin/v1/bindings`."""
-
-    service_id: str
-    model_id: str
-    model_version: str
-    weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
-
-
 _loads: Final = msgspec.json.Decoder(PrepareLoad)
 _binds: Final = msgspec.json.Decoder(BindService)
 
@@ -45,12 +38,14 @@ class AdminPortRoutes:
     def __init__(
         self,
         models: ServedModels,
+        services: Services,
         health: ServingHealth,
         metrics: ServingMetrics,
         *,
         token: str | None,
     ) -> None:
         self._models = models
+        self._services = services
         self._health = health
         self._metrics = metrics
         self._token = token
@@ -73,17 +68,17 @@ class AdminPortRoutes:
         return self._metrics.text(
             loaded=len(self._models.loaded()),
             refused=len(self._models.refused()),
-            services=len(self._models.services()),
+            services=len(self._services.all()),
         )
 
     def _route(self, call: HttpCall) -> Callable[[], Any] | None:
         """Return what a request does; None: there is no such route."""
-        models = self._models
+        models, services = self._models, self._services
         match call.method, *_words(call):
             case "GET", "models":
                 return self._list_models
             case "GET", "bindings":
-                return lambda: [self._shown(one) for one in models.services()]
+                return lambda: [self._shown(one) for one in services.all()]
             case "POST", "loads":
                 return lambda: self._prepare(_json(call))
             case "POST", "loads", load_id, "commit":
@@ -93,9 +88,9 @@ class AdminPortRoutes:
             case "POST", "bindings":
                 return lambda: self._bind(_json(call))
             case "POST", "bindings", service_id, "rollback":
-                return _json_checked(call, lambda: self._roll_back(service_id))
+                return _json_checked(call, lambda: _change(services.roll_back(service_id)))
             case "DELETE", "bindings", service_id:
-                return lambda: {"before": _binding(models.unbind(service_id))}
+                return lambda: _change(services.unbind(service_id))
             case "DELETE", "models", version:
                 return lambda: self._unload(call.query().get("model_id", ""), version)
         return None
@@ -106,22 +101,16 @@ class AdminPortRoutes:
 
     def _bind(self, body: bytes) -> dict[str, Any]:
         given = _decoded(_binds, body)
-        before = self._models.bind(
-            given.service_id, given.model_id, given.model_version, weight=given.weight
-        )
-        return {"before": None if before is None else _binding(before)}
-
-    def _roll_back(self, service_id: str) -> dict[str, Any]:
-        before, now = self._models.roll_back(service_id)
-        return {"before": _binding(before), "now": _binding(now)}
+        change = self._services.bind(given)
+        return {**_change(change), "salt": self._services.get(given.service_id).bound.salt}
 
     def _unload(self, model_id: str, model_version: str) -> dict[str, Any]:
         if not model_id:
             raise BadServingRequest(reason="the parameter model_id is missing")
-        return {"unbound": self._models.unload(model_id, model_version)}
+        return {"unbound": self._services.unload(model_id, model_version)}
 
     def _list_models(self) -> list[dict[str, Any]]:
-        services = self._models.services()
+        services = self._services.all()
         loaded = [
             {
                 "role": one.key.role,
@@ -153,9 +142,19 @@ class AdminPortRoutes:
         ]
         return loaded + refused
 
-    def _shown(self, binding: ServiceBinding) -> dict[str, Any]:
-        history = self._models.history(binding.service_id)
-        return {**_binding(binding), "history": [_binding(one) for one in history]}
+    def _shown(self, service: BoundService) -> dict[str, Any]:
+        history = self._services.history(service.service_id)
+        return {
+            "service_id": service.service_id,
+            **_release(service.release),
+            "bound_ms": service.bound_ms,
+            "options": plain(service.options),
+            "salt": service.salt,
+            "history": [
+                {**_release(one.release), "bound_ms": one.bound_ms, "current": one.current}
+                for one in history
+            ],
+        }
 
 
 def look_answer(call: HttpCall, health: ServingHealth) -> HttpAnswer | None:
@@ -198,20 +197,34 @@ def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         raise BadServingRequest(reason=f"the body: {exc}") from exc
 
 
-def _services_of(
-    services: Sequence[ServiceBinding], model_id: str, model_version: str
-) -> list[str]:
-    version = (model_id, model_version)
-    return [one.service_id for one in services if (one.model_id, one.model_version) == version]
+def _services_of(services: Sequence[BoundService], model_id: str, model_version: str) -> list[str]:
+    return [one.service_id for one in services if one.release.has((model_id, model_version))]
 
 
-def _binding(binding: ServiceBinding) -> dict[str, Any]:
+def _release(release: Release) -> dict[str, Any]:
+    """Return a release, and beside it the version that answers most."""
+    main = release.main
     return {
-        "service_id": binding.service_id,
-        "model_id": binding.model_id,
-        "model_version": binding.model_version,
-        "weight": binding.weight,
-        "bound_ms": binding.bound_ms,
+        "model_id": main.model_id,
+        "model_version": main.model_version,
+        "weight": main.weight,
+        "versions": [
+            {
+                "model_id": one.model_id,
+                "model_version": one.model_version,
+                "weight": one.weight,
+                "shadow": one.shadow,
+            }
+            for one in release.versions
+        ],
+        "rules": plain(release.rules),
+    }
+
+
+def _change(change: ReleaseChange) -> dict[str, Any]:
+    return {
+        "before": None if change.before is None else _release(change.before),
+        "now": None if change.now is None else _release(change.now),
     }
 
 

@@ -11,27 +11,23 @@ the request: the output `status` has its return code.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.serving_process import BadServingRequest
+from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import (
-    MOST_VALUES,
-    Inference,
-    OnlineRow,
-    SelectedVersion,
-    case_id_of,
-)
+from fedflow.serving.inference import MOST_VALUES, OnlineRow, SelectedVersion, case_id_of
+from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.tensors import (
     InferRequest,
     TensorLimits,
-    TensorRows,
     check_asked,
     input_facts,
     output_facts,
@@ -42,13 +38,6 @@ from fedflow.serving.tensors import (
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 logger = logging.getLogger(__name__)
-
-Select = Callable[[str, str], SelectedVersion | ItemAnswer]
-"""Says what answers for a service and a version, which may be empty; or why nothing does."""
-Count = Callable[[str, str, SelectedVersion, Sequence[ItemAnswer], float], None]
-"""Counts and logs what was answered: kind, case id, what answers, answers, start."""
-Refuse = Callable[[str, str, ItemAnswer], object]
-"""Counts and logs a request that is not answered: kind, case id, why."""
 
 _HTTP: Final[Mapping[int, int]] = {
     ServingCode.NO_SERVICE: 404,
@@ -70,21 +59,15 @@ class InferenceProtocol:
     def __init__(
         self,
         models: ServedModels,
-        inference: Inference,
+        answering: Answering,
         health: ServingHealth,
         *,
         settings: ServingSettings,
-        select: Select,
-        count: Count,
-        refuse: Refuse,
     ) -> None:
         self._models = models
-        self._inference = inference
+        self._answering = answering
         self._health = health
         self._settings = settings
-        self._select = select
-        self._count = count
-        self._refuse = refuse
 
     def answer(self, call: HttpCall, case_id: str, started_s: float) -> HttpAnswer:
         """Return the answer, also to what is wrong; `started_s` is of the monotonic clock."""
@@ -110,11 +93,12 @@ class InferenceProtocol:
             case ("GET",):
                 return json_answer({"name": "fedflow", "version": __version__, "extensions": []})
             case ("GET", "models", name):
-                return self._with(name, version, lambda one: self._metadata(name, one))
+                return self._with(call, name, version, lambda one: self._metadata(name, one))
             case ("GET", "models", name, "ready"):
-                return self._with(name, version, lambda _: {"name": name, "ready": True})
+                return self._with(call, name, version, lambda _: {"name": name, "ready": True})
             case ("POST", "models", name, "infer"):
-                return self._inferred(name, version, call, case_id, started_s)
+                asked = _asked(name, version, call, case_id, started_s)
+                return self._inferred(asked, call)
         raise no_route(call)
 
     def _alive(self, *, ready: bool) -> HttpAnswer:
@@ -123,11 +107,27 @@ class InferenceProtocol:
         good = not self._health.draining
         return json_answer({"live": True, "ready": good}, status=200 if good else 503)
 
-    def _with(self, name: str, version: str, found: Callable[[SelectedVersion], Any]) -> HttpAnswer:
-        chosen = self._select(name, version)
+    def _with(
+        self, call: HttpCall, name: str, version: str, found: Callable[[SelectedVersion], Any]
+    ) -> HttpAnswer:
+        chosen = self._select(_asked(name, version, call, "", 0.0), {})
         if isinstance(chosen, ItemAnswer):
             return _fault(chosen)
         return json_answer(found(chosen))
+
+    def _select(
+        self, asked: CallerRequest, ids: Mapping[str, IdValue]
+    ) -> SelectedVersion | ItemAnswer:
+        """Return what answers for a service, or another version of the model it is bound to."""
+        version = asked.model_version
+        if version and not self._settings.explicit_version:
+            return failed(ServingCode.AUTHORISATION, "requests may name no version here")
+        chosen = self._answering.select(asked, ids)
+        if isinstance(chosen, ItemAnswer) or not version:
+            return chosen
+        model_id = chosen.served.key.model_id
+        named = replace(asked, service_id="", model_id=model_id, model_version=version)
+        return self._answering.select(named, ids)
 
     def _metadata(self, name: str, chosen: SelectedVersion) -> dict[str, Any]:
         key, model = chosen.served.key, chosen.served.model
@@ -149,49 +149,68 @@ class InferenceProtocol:
             "parameters": {"partners": ",".join(model.hosts), "ids_declared": ids is not None},
         }
 
-    def _inferred(
-        self, name: str, version: str, call: HttpCall, case_id: str, started_s: float
-    ) -> HttpAnswer:
+    def _inferred(self, asked: CallerRequest, call: HttpCall) -> HttpAnswer:
         try:
             request = _request(call)
-            case_id = case_id_of(request.id, case_id)
-            chosen = self._select(name, version)
-            if isinstance(chosen, ItemAnswer):
-                self._refuse("infer", case_id, chosen)
-                return _fault(chosen)
-            rows = read_rows(request, chosen.served.model, self._limits())
+            asked = replace(asked, case_id=case_id_of(request.id, asked.case_id))
+            found = self._rows(asked, request)
         except FedflowError as exc:
-            self._refuse("infer", case_id, failed(exc.retcode, str(exc.message)))
+            self._answering.refused(asked, failed(exc.retcode, str(exc.message)))
             raise
-        items = self._scored(chosen, rows, case_id, started_s)
-        self._count("infer", case_id, chosen, items, started_s)
+        if isinstance(found, ItemAnswer):
+            return _fault(self._answering.refused(asked, found))
+        chosen, rows = found
+        items = self._answering.answer_by(asked, chosen, rows)
         return json_answer(
             {
-                "model_name": name,
+                "model_name": asked.service_id,
                 "model_version": chosen.served.key.model_version,
-                "id": request.id or case_id,
+                "id": request.id or asked.case_id,
                 "parameters": {"selected_by": chosen.by},
                 "outputs": output_tensors(items, chosen.served.model, request.outputs),
             }
         )
 
-    def _scored(
-        self, chosen: SelectedVersion, rows: TensorRows, case_id: str, started_s: float
-    ) -> Sequence[ItemAnswer]:
-        """Return the answers to rows; a single one may be scored together with other requests."""
-        limits = self._settings.limits
+    def _rows(
+        self, asked: CallerRequest, request: InferRequest
+    ) -> tuple[SelectedVersion, list[OnlineRow]] | ItemAnswer:
+        """Return what answers, that of the first row's user, and the rows as its model reads them.
+
+        Raises: BadServingRequest.
+        """
+        chosen = self._select(asked, {})
+        for _ in range(2):
+            if isinstance(chosen, ItemAnswer):
+                return chosen
+            rows = read_rows(request, chosen.served.model, self._limits())
+            again = self._select(asked, rows.ids[0])
+            if isinstance(again, SelectedVersion) and again.served is chosen.served:
+                break
+            chosen = again
+        if isinstance(chosen, ItemAnswer):
+            return chosen
         online = [
-            OnlineRow(request_id=case_id, features=features, ids=ids)
+            OnlineRow(request_id=asked.case_id, features=features, ids=ids)
             for features, ids in zip(rows.features, rows.ids, strict=True)
         ]
-        if len(online) == 1:
-            deadline_s = started_s + limits.single_ms / 1000
-            return [self._inference.single(chosen.served, online[0], deadline_s)]
-        return self._inference.batch(chosen.served, online, started_s + limits.batch_ms / 1000)
+        return chosen, online
 
     def _limits(self) -> TensorLimits:
         rows, ids = self._settings.limits.batch_rows, self._settings.partner_ids
         return TensorLimits(rows=rows, values=MOST_VALUES, ids=ids)
+
+
+def _asked(
+    name: str, version: str, call: HttpCall, case_id: str, started_s: float
+) -> CallerRequest:
+    return CallerRequest(
+        kind="infer",
+        case_id=case_id,
+        service_id=name,
+        model_version=version,
+        header=call.header,
+        started_s=started_s,
+    )
 
 
 def _request(call: HttpCall) -> InferRequest:

@@ -1,4 +1,4 @@
-"""The models that this process serves, and the services that they answer for.
+"""The models that this process serves.
 
 Requests read two mappings that are replaced as a whole; changes are stored before they are seen.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,23 +17,15 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.serving_process import (
     BadServingRequest,
-    BindingRefused,
     LoadRefused,
-    ServiceNotBound,
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.joining import JoinedRequests
+from fedflow.serving.load_state import LoadState, StoredLoad, VersionKey, sha256_of
 from fedflow.serving.online import Build, ServableModel
-from fedflow.serving.settings import SERVICE_ID, ServingLimits
-from fedflow.serving.state import (
-    ServiceBinding,
-    ServingState,
-    StoredLoad,
-    VersionKey,
-    sha256_of,
-)
+from fedflow.serving.settings import ServingLimits
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +69,11 @@ class RefusedModel:
 
 
 class ServedModels:
-    """Loads, bindings, and what they are of. Thread-safe."""
+    """Loads, and what they are of. Thread-safe."""
 
     def __init__(
         self,
-        state: ServingState,
+        state: LoadState,
         build: Build,
         *,
         party_id: str | None,
@@ -98,7 +90,6 @@ class ServedModels:
         self._loaded: Mapping[VersionKey, ServedModel] = {}
         self._guests: Mapping[tuple[str, str], ServedModel] = {}
         self._refused: Mapping[VersionKey, RefusedModel] = {}
-        self._services: Mapping[str, ServiceBinding] = {}
 
     def open(self) -> None:
         """Build what was loaded or prepared before; what cannot be served is named in the log."""
@@ -118,7 +109,6 @@ class ServedModels:
                 self._prepared[load.load_id] = served
         self._refused = refused
         self._publish(loaded)
-        self._read_services()
 
     # --- what is served ---------------------------------------------------------------------------
 
@@ -132,20 +122,9 @@ class ServedModels:
         """Return what was loaded and cannot be served."""
         return list(self._refused.values())
 
-    def services(self) -> list[ServiceBinding]:
-        """Return the binding of each service."""
-        return list(self._services.values())
-
-    def history(self, service_id: str) -> list[ServiceBinding]:
-        """Return what a service was bound to, the newest first."""
-        return self._state.history(service_id)
-
-    def of_service(self, service_id: str) -> ServedModel:
-        """Return what answers for a service. Raises: ServiceNotBound, VersionNotLoaded."""
-        binding = self._services.get(service_id)
-        if binding is None:
-            raise ServiceNotBound(service_id=service_id[:128])
-        return self.of_version(binding.model_id, binding.model_version)
+    def has(self, version: tuple[str, str]) -> bool:
+        """Tell whether a version is loaded, whatever its party's role."""
+        return any((key.model_id, key.model_version) == version for key in self._loaded)
 
     def of_version(self, model_id: str, model_version: str) -> ServedModel:
         """Return the share of the guest of a version. Raises: VersionNotLoaded."""
@@ -225,67 +204,20 @@ class ServedModels:
             self._state.abort(load_id, self._clock.now_ms())
             self._prepared.pop(load_id, None)
 
-    def unload(self, model_id: str, model_version: str) -> list[str]:
-        """Serve a version no longer; return the services that it answered for.
+    def unload(self, model_id: str, model_version: str, stored: Callable[[], None]) -> list[str]:
+        """Serve a version no longer; return the services that it belonged to.
 
-        Raises: VersionNotLoaded, ServingStateNotUsable.
+        `stored` is called when that is stored, before requests see it. Raises: VersionNotLoaded,
+        ServingStateNotUsable.
         """
         with self._changes:
             services = self._state.unload(model_id, model_version, self._clock.now_ms())
+            stored()
             version = (model_id, model_version)
             self._refused = _without(self._refused, version)
             self._publish(_without(self._loaded, version))
-            self._read_services()
         logger.info("unloaded %s", model_version, extra={"action": "unload"})
         return services
-
-    # --- bindings ---------------------------------------------------------------------------------
-
-    def bind(
-        self, service_id: str, model_id: str, model_version: str, *, weight: int
-    ) -> ServiceBinding | None:
-        """Let a loaded version answer for a service; return what answered before.
-
-        Raises: BindingRefused, VersionNotLoaded, ServingStateNotUsable.
-        """
-        if not SERVICE_ID.fullmatch(service_id):
-            reason = "an id has up to 128 letters, digits and the signs _ . # ~ @ + -"
-            raise BindingRefused(service_id=ascii(service_id[:128]), reason=reason)
-        with self._changes:
-            self._check_bindable(service_id, model_id, model_version)
-            before = self._state.bind(
-                ServiceBinding(
-                    service_id=service_id,
-                    model_id=model_id,
-                    model_version=model_version,
-                    weight=weight,
-                    bound_ms=self._clock.now_ms(),
-                )
-            )
-            self._read_services()
-        logger.info("bound %s to %s", service_id, model_version, extra={"action": "bind"})
-        return before
-
-    def unbind(self, service_id: str) -> ServiceBinding:
-        """Let nothing answer for a service. Raises: ServiceNotBound, ServingStateNotUsable."""
-        with self._changes:
-            before = self._state.unbind(service_id)
-            self._read_services()
-        logger.info("unbound %s", service_id, extra={"action": "unbind"})
-        return before
-
-    def roll_back(self, service_id: str) -> tuple[ServiceBinding, ServiceBinding]:
-        """Let the version before answer again; return what answered and what answers now.
-
-        Raises: ServiceNotBound, BindingRefused, ServingStateNotUsable.
-        """
-        with self._changes:
-            before, now = self._state.roll_back(service_id)
-            self._read_services()
-        logger.info(
-            "rolled %s back to %s", service_id, now.model_version, extra={"action": "roll_back"}
-        )
-        return before, now
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -312,16 +244,6 @@ class ServedModels:
         )
         return ServedModel(load_id=load.load_id, key=load.key, head=head, model=model, line=line)
 
-    def _check_bindable(self, service_id: str, model_id: str, model_version: str) -> None:
-        try:
-            self.of_version(model_id, model_version)
-        except VersionNotLoaded:
-            keys = [(one.model_id, one.model_version) for one in self._loaded]
-            if (model_id, model_version) not in keys:
-                raise
-            reason = "this party is a host of the model; services are bound at its guest"
-            raise BindingRefused(service_id=service_id, reason=reason) from None
-
     def _publish(self, loaded: Mapping[VersionKey, ServedModel]) -> None:
         self._guests = {
             (key.model_id, key.model_version): served
@@ -334,9 +256,6 @@ class ServedModels:
         with self._changes:
             for load_id in self._state.forget_old(self._clock.now_ms()):
                 self._prepared.pop(load_id, None)
-
-    def _read_services(self) -> None:
-        self._services = {one.service_id: one for one in self._state.bindings()}
 
 
 def _without(kept: Mapping[VersionKey, T], version: tuple[str, str]) -> dict[VersionKey, T]:

@@ -12,17 +12,21 @@ from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.serving.admin import AdminPortRoutes
+from fedflow.serving.answering import Answering
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import Inference
+from fedflow.serving.load_state import LoadState
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.online import Build
 from fedflow.serving.partner_calls import PartnerCalls
 from fedflow.serving.partners import HostParts, PartnersServer
+from fedflow.serving.service_state import ServiceState
+from fedflow.serving.services import Services
 from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
-from fedflow.serving.state import ServingState
+from fedflow.serving.state_file import StateFile
 from fedflow.serving.wsgi import application
 
 logger = logging.getLogger(__name__)
@@ -53,12 +57,7 @@ class ServingProcess:
             settings.partners.tls, party_id=settings.party_id or "", now_ms=clock.now_ms()
         )
         source = self._source()
-        state = ServingState(self._home / "serving.sqlite")
-        self._stack.callback(state.close)
-        models = ServedModels(
-            state, self._build, party_id=settings.party_id, limits=settings.limits, clock=clock
-        )
-        models.open()
+        models, services = self._stored()
         answers = HostParts(models, source, limits=settings.limits, metrics=metrics)
         own = answers.answer if settings.party_id is None else None
         partners = PartnerCalls(self._channels(credentials), own, metrics=metrics, clock=clock)
@@ -74,15 +73,16 @@ class ServingProcess:
         self._stack.callback(server.stop, 3.0)
         server.listen()
         self.partners_port = server.port
-        callers = CallersPortRoutes(
+        answering = Answering(
             models,
+            services,
             Inference(partners, metrics=metrics, clock=clock),
-            health,
-            metrics,
+            metrics=metrics,
             settings=settings,
             clock=clock,
         )
-        admin = AdminPortRoutes(models, health, metrics, token=settings.admin.token)
+        callers = CallersPortRoutes(models, answering, health, settings=settings, clock=clock)
+        admin = AdminPortRoutes(models, services, health, metrics, token=settings.admin.token)
         self.admin_port = self._listen(
             HttpServer(
                 application(admin.answer),
@@ -105,6 +105,23 @@ class ServingProcess:
         if self._health is not None:
             self._health.draining = True
         self._stack.close()
+
+    def _stored(self) -> tuple[ServedModels, Services]:
+        """Return what was loaded and bound before."""
+        settings, clock = self._settings, self._clock
+        file = StateFile(self._home / "serving.sqlite")
+        self._stack.callback(file.close)
+        models = ServedModels(
+            LoadState(file),
+            self._build,
+            party_id=settings.party_id,
+            limits=settings.limits,
+            clock=clock,
+        )
+        models.open()
+        services = Services(ServiceState(file), models, clock=clock)
+        services.open()
+        return models, services
 
     def _source(self) -> FeatureSource | None:
         given = self._settings.features

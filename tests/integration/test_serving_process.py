@@ -159,6 +159,64 @@ def test_binding_again_switches_and_rollback_goes_back(pair: Pair) -> None:
     assert [one["model_version"] for one in binding["history"]][:2] == ["v2", "v1"]
 
 
+def test_users_are_split_by_weight_row_by_row_and_stay_after_a_restart(pair: Pair) -> None:
+    pair.load("v2")
+    body = {"service_id": "credit", "model_id": MODEL_ID, "model_version": "v2", "weight": 50}
+    assert pair.guest.admin("POST", "bindings", body)[0] == 200
+    items = [
+        {"index": n, "featureData": ROW, "sendToRemoteFeatureData": {"device_id": "u1", "n": n}}
+        for n in range(40)
+    ]
+    before = pair.guest.batch(items)["batchDataList"]
+    wanted = {"v1": SCORE, "v2": SCORE_V2}
+    assert {one["data"]["modelVersion"] for one in before} == {"v1", "v2"}
+    for one in before:
+        assert one["data"]["score"] == pytest.approx(wanted[one["data"]["modelVersion"]], abs=1e-12)
+        assert one["data"]["selectedBy"] == "weight"
+    pair.guest.stop()
+    pair.guest.start()
+    after = pair.guest.batch(items)["batchDataList"]
+    versions = [[one["data"]["modelVersion"] for one in found] for found in (before, after)]
+    assert versions[0] == versions[1]
+
+
+def test_a_rule_on_a_header_chooses_the_version(pair: Pair) -> None:
+    pair.load("v2")
+    version = {"model_id": MODEL_ID, "model_version": "v2"}
+    rule = {"header": "X-Channel", "values": ["beta"], **version}
+    body = {"service_id": "credit", **version, "weight": 0, "rules": [rule]}
+    status, answer = pair.guest.admin("POST", "bindings", body)
+    assert status == 200, answer
+    body = {"featureData": ROW, "sendToRemoteFeatureData": {"device_id": "u1"}}
+    request = {"head": {"serviceId": "credit"}, "body": body}
+    found = {}
+    for channel in ("beta", "other"):
+        _, answer = pair.guest.call(
+            "callers", "POST", "/federation/v1/inference", request, headers={"X-Channel": channel}
+        )
+        found[channel] = answer["data"]["modelVersion"], answer["data"]["selectedBy"]
+    assert found == {"beta": ("v2", "rule"), "other": ("v1", "service")}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"versions": [{"model_id": MODEL_ID, "model_version": "v1", "weight": 60}]}, "sum up to"),
+        ({"model_id": MODEL_ID, "model_version": "v1", "weight": 101}, "weight"),
+        ({"model_id": MODEL_ID, "model_version": "v1", "wieght": 10}, "wieght"),
+        ({"options": {"on_fault": "panic"}}, "on_fault"),
+    ],
+)
+def test_a_release_that_cannot_be_is_refused_and_nothing_changes(
+    pair: Pair, body: Any, why: str
+) -> None:
+    before = pair.guest.admin("GET", "bindings")
+    status, answer = pair.guest.admin("POST", "bindings", {"service_id": "credit", **body})
+    assert status in (400, 409)
+    assert why in answer["retmsg"]
+    assert pair.guest.admin("GET", "bindings") == before
+
+
 def test_unloading_unbinds(pair: Pair) -> None:
     pair.load("v3")
     pair.guest.bind("v3", "other")

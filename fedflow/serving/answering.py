@@ -1,0 +1,173 @@
+"""How requests of callers are answered, whatever door they come through.
+
+A door reads a `CallerRequest` and rows, and writes the answers. Here a version is chosen,
+its scores are computed, and what was answered is counted and logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.serving_process import ServiceNotBound, VersionNotLoaded
+from fedflow.base.values import dataclass
+from fedflow.serving.codes import ItemAnswer, ServingCode, failed
+from fedflow.serving.inference import Inference, OnlineRow, SelectedVersion
+from fedflow.serving.messages import IdValue
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModels
+from fedflow.serving.selection import Header
+from fedflow.serving.services import Services, version_of
+from fedflow.serving.settings import ServingSettings
+from fedflow.serving.tensors import undeclared_id
+
+logger = logging.getLogger(__name__)
+
+BY_VERSION: Final = "version"
+BY_DEFAULT: Final = "default"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallerRequest:
+    """A request of a caller, without its rows."""
+
+    kind: str  #: single, batch or infer
+    case_id: str
+    service_id: str = ""
+    model_id: str = ""
+    model_version: str = ""
+    header: Header
+    started_s: float  #: of the monotonic clock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnsweredRow:
+    """The answer to a row, and the version that gave it."""
+
+    chosen: SelectedVersion
+    item: ItemAnswer
+
+
+class Answering:
+    """Answers requests. Thread-safe."""
+
+    def __init__(
+        self,
+        models: ServedModels,
+        services: Services,
+        inference: Inference,
+        *,
+        metrics: ServingMetrics,
+        settings: ServingSettings,
+        clock: Clock,
+    ) -> None:
+        self._models = models
+        self._services = services
+        self._inference = inference
+        self._metrics = metrics
+        self._settings = settings
+        self._limits = settings.limits
+        self._clock = clock
+
+    def answer(
+        self, asked: CallerRequest, rows: Sequence[OnlineRow]
+    ) -> list[AnsweredRow] | ItemAnswer:
+        """Return the answer to each row, each by the version of its user; or why there is none."""
+        fault = self.ids_fault(rows)
+        if fault is not None:
+            return self.refused(asked, fault)
+        chosen = []
+        for row in rows:
+            one = self.select(asked, row.ids)
+            if isinstance(one, ItemAnswer):
+                return self.refused(asked, one)
+            chosen.append(one)
+        groups: dict[tuple[int, str], list[int]] = {}
+        for number, one in enumerate(chosen):
+            groups.setdefault((id(one.served), one.by), []).append(number)
+        found: dict[int, AnsweredRow] = {}
+        for numbers in groups.values():
+            one = chosen[numbers[0]]
+            items = self.answer_by(asked, one, [rows[number] for number in numbers])
+            for number, item in zip(numbers, items, strict=True):
+                found[number] = AnsweredRow(chosen=one, item=item)
+        return [found[number] for number in range(len(rows))]
+
+    def answer_by(
+        self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
+    ) -> list[ItemAnswer]:
+        """Return the answers of one version to rows."""
+        limits = self._limits
+        if asked.kind == "batch" or len(rows) > 1:
+            deadline_s = asked.started_s + limits.batch_ms / 1000
+            items = self._inference.batch(chosen.served, rows, deadline_s)
+        else:
+            deadline_s = asked.started_s + limits.single_ms / 1000
+            items = [self._inference.single(chosen.served, rows[0], deadline_s)]
+        self._count(asked, chosen, items)
+        return items
+
+    def select(
+        self, asked: CallerRequest, ids: Mapping[str, IdValue]
+    ) -> SelectedVersion | ItemAnswer:
+        """Return what answers: the service, else the named version, else the default service."""
+        settings = self._settings
+        try:
+            if asked.service_id:
+                return self._of_service(asked, asked.service_id, ids, by="")
+            if asked.model_version and settings.explicit_version:
+                served = self._models.of_version(asked.model_id, asked.model_version)
+                return SelectedVersion(served=served, service_id="", by=BY_VERSION)
+            if settings.default_service is not None:
+                return self._of_service(asked, settings.default_service, ids, by=BY_DEFAULT)
+        except ServiceNotBound as exc:
+            return failed(ServingCode.NO_SERVICE, str(exc.message))
+        except VersionNotLoaded as exc:
+            return failed(ServingCode.NO_MODEL, str(exc.message))
+        return failed(ServingCode.PARAMETERS, "the request has no serviceId")
+
+    def ids_fault(self, rows: Sequence[OnlineRow]) -> ItemAnswer | None:
+        """Return why ids may not leave this site; None: they may."""
+        names = (name for row in rows for name in row.ids)
+        name = undeclared_id(names, self._settings.partner_ids)
+        if not name:
+            return None
+        return failed(ServingCode.PARAMETERS, f"{name[:100]!r} may not leave this site")
+
+    def refused(self, asked: CallerRequest, fault: ItemAnswer) -> ItemAnswer:
+        """Count and log a request that no version answers; return why."""
+        self._metrics.requests.add("", "", asked.kind)
+        self._metrics.rows.add("", "", str(fault.retcode))
+        if self._settings.access_log:
+            logger.info("%s %s retcode=%d", asked.case_id, asked.kind, fault.retcode)
+        return fault
+
+    def _of_service(
+        self, asked: CallerRequest, service_id: str, ids: Mapping[str, IdValue], *, by: str
+    ) -> SelectedVersion:
+        service = self._services.get(service_id)
+        served, why = version_of(service, self._models, ids, asked.case_id, asked.header)
+        return SelectedVersion(served=served, service_id=service_id, by=by or why)
+
+    def _count(
+        self, asked: CallerRequest, chosen: SelectedVersion, items: Sequence[ItemAnswer]
+    ) -> None:
+        took_s = self._clock.monotonic_s() - asked.started_s
+        labels = (chosen.service_id, chosen.served.key.model_version)
+        self._metrics.requests.add(*labels, asked.kind)
+        self._metrics.latency.observe(took_s, *labels)
+        for item in items:
+            self._metrics.rows.add(*labels, str(item.retcode))
+        if self._settings.access_log:
+            worst = max(item.retcode for item in items)
+            logger.info(
+                "%s %s service=%s version=%s rows=%d retcode=%d %.1f ms",
+                asked.case_id,
+                asked.kind,
+                *labels,
+                len(items),
+                worst,
+                took_s * 1000,
+            )

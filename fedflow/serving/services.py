@@ -1,0 +1,220 @@
+"""The services of this process: which versions answer for them.
+
+Requests read a mapping that is replaced as a whole; changes are stored before they are seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.serving_process import (
+    BindingRefused,
+    ServiceNotBound,
+    VersionNotLoaded,
+)
+from fedflow.base.values import dataclass
+from fedflow.serving.messages import IdValue
+from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.releases import (
+    HeaderRule,
+    Percent,
+    Release,
+    ReleasedVersion,
+    check_release,
+    with_version,
+)
+from fedflow.serving.selection import Header, choose, user_of
+from fedflow.serving.service_options import ServiceOptions
+from fedflow.serving.service_state import BoundService, PastRelease, ReleaseChange, ServiceState
+from fedflow.serving.settings import SERVICE_ID
+
+logger = logging.getLogger(__name__)
+
+Salt = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+class BindService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of a service: one version more, or all versions anew.
+
+    What is not given stays as it is.
+    """
+
+    service_id: str
+    model_id: str = ""
+    model_version: str = ""
+    weight: Percent = 100.0  #: percent of the users that this version answers
+    shadow: bool = False
+    versions: tuple[ReleasedVersion, ...] | None = None  #: instead of one version
+    rules: tuple[HeaderRule, ...] | None = None
+    options: ServiceOptions | None = None
+    salt: Salt | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedService:
+    """A service, ready to answer."""
+
+    bound: BoundService
+    salt: bytes
+
+
+class Services:
+    """Services and what is bound to them. Thread-safe."""
+
+    def __init__(self, state: ServiceState, models: ServedModels, *, clock: Clock) -> None:
+        self._state = state
+        self._models = models
+        self._clock = clock
+        self._changes = threading.Lock()
+        self._services: Mapping[str, ServedService] = {}
+
+    def open(self) -> None:
+        """Read what is bound. Raises: ServingStateNotUsable."""
+        self._read()
+
+    def all(self) -> list[BoundService]:
+        """Return the services, in the order of their ids."""
+        return [one.bound for one in self._services.values()]
+
+    def get(self, service_id: str) -> ServedService:
+        """Return a service. Raises: ServiceNotBound."""
+        found = self._services.get(service_id)
+        if found is None:
+            raise ServiceNotBound(service_id=service_id[:128])
+        return found
+
+    def history(self, service_id: str) -> list[PastRelease]:
+        """Return what answered for a service, the newest first."""
+        return self._state.history(service_id)
+
+    def bind(self, change: BindService) -> ReleaseChange:
+        """Let loaded versions answer for a service.
+
+        Raises: BindingRefused, VersionNotLoaded, ServingStateNotUsable.
+        """
+        service_id = change.service_id
+        if not SERVICE_ID.fullmatch(service_id):
+            reason = "a service id has 1 to 128 letters, digits and signs . _ # ~ @ + -"
+            raise BindingRefused(service_id=ascii(service_id[:128]), reason=reason)
+        with self._changes:
+            done = self._state.change(
+                service_id,
+                lambda before: self._checked(change, before),
+                options=change.options,
+                salt=change.salt,
+                now_ms=self._clock.now_ms(),
+            )
+            self._read()
+        _log("bound", service_id, done.now)
+        return done
+
+    def unbind(self, service_id: str) -> ReleaseChange:
+        """Let nothing answer for a service. Raises: ServiceNotBound, ServingStateNotUsable."""
+        with self._changes:
+            done = self._state.unbind(service_id)
+            self._read()
+        _log("unbound", service_id, None)
+        return done
+
+    def roll_back(self, service_id: str) -> ReleaseChange:
+        """Let what answered before answer again.
+
+        Raises: ServiceNotBound, BindingRefused, ServingStateNotUsable.
+        """
+        with self._changes:
+            done = self._state.roll_back(service_id)
+            self._read()
+        _log("rolled back", service_id, done.now)
+        return done
+
+    def unload(self, model_id: str, model_version: str) -> list[str]:
+        """Serve a version no longer; return the services that it belonged to.
+
+        Raises: VersionNotLoaded, ServingStateNotUsable.
+        """
+        with self._changes:
+            return self._models.unload(model_id, model_version, self._read)
+
+    def _read(self) -> None:
+        found = self._state.services()
+        self._services = {one.service_id: _served(one) for one in found}
+
+    def _checked(self, change: BindService, before: Release | None) -> Release:
+        """Return the new release. Raises: BindingRefused, VersionNotLoaded."""
+        service_id = change.service_id
+        release = _changed(change, before)
+        check_release(service_id, release)
+        for one in release.versions:
+            self._check_guest(service_id, one)
+        return release
+
+    def _check_guest(self, service_id: str, one: ReleasedVersion) -> None:
+        try:
+            self._models.of_version(one.model_id, one.model_version)
+        except VersionNotLoaded:
+            if not self._models.has(one.version):
+                raise
+            reason = "this party is a host of the model; services are bound at its guest"
+            raise BindingRefused(service_id=service_id, reason=reason) from None
+
+
+def version_of(
+    service: ServedService,
+    models: ServedModels,
+    ids: Mapping[str, IdValue],
+    request_id: str,
+    header: Header,
+) -> tuple[ServedModel, str]:
+    """Return the version that answers for a user, and why. Raises: VersionNotLoaded."""
+    bound = service.bound
+    user = user_of(ids, request_id, sticky_by=bound.options.sticky_by)
+    (model_id, model_version), by = choose(bound.release, service.salt, user, header)
+    return models.of_version(model_id, model_version), by
+
+
+def _changed(change: BindService, before: Release | None) -> Release:
+    if change.versions is not None:
+        if change.model_id or change.model_version:
+            reason = "give `versions`, or one model and version, not both"
+            raise BindingRefused(service_id=change.service_id, reason=reason)
+        rules = change.rules
+        if rules is None:
+            rules = before.rules if before is not None else ()
+        return Release(versions=change.versions, rules=rules)
+    if not change.model_version:
+        if before is None:
+            raise ServiceNotBound(service_id=change.service_id)
+        release = before
+    else:
+        release = with_version(
+            before,
+            change.model_id,
+            change.model_version,
+            weight=change.weight,
+            shadow=change.shadow,
+        )
+    return (
+        release if change.rules is None else Release(versions=release.versions, rules=change.rules)
+    )
+
+
+def _served(bound: BoundService) -> ServedService:
+    return ServedService(bound=bound, salt=bytes.fromhex(bound.salt))
+
+
+def _log(what: str, service_id: str, release: Release | None) -> None:
+    versions = (
+        []
+        if release is None
+        else [
+            f"{one.model_version} {'shadow' if one.shadow else f'{one.weight:g}%'}"
+            for one in release.versions
+        ]
+    )
+    logger.info("%s %s: %s", what, service_id, ", ".join(versions), extra={"action": "bind"})
