@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServiceNotBound, VersionNotLoaded
 from fedflow.base.values import dataclass
-from fedflow.serving.codes import ItemAnswer, ServingCode, failed
-from fedflow.serving.inference import Inference, OnlineRow, SelectedVersion
+from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
+from fedflow.serving.inference import Inference, SelectedVersion
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
+from fedflow.serving.partner_parts import OnlineRow
 from fedflow.serving.selection import Header
+from fedflow.serving.service_options import DEFAULT_SCORE
 from fedflow.serving.services import Services, version_of
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.tensors import undeclared_id
@@ -99,13 +102,16 @@ class Answering:
         self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
     ) -> list[ItemAnswer]:
         """Return the answers of one version to rows."""
-        limits = self._limits
+        limits, options = self._limits, chosen.options
+        asked_for = [replace(row, service_id=chosen.service_id, options=options) for row in rows]
         if asked.kind == "batch" or len(rows) > 1:
             deadline_s = asked.started_s + limits.batch_ms / 1000
-            items = self._inference.batch(chosen.served, rows, deadline_s)
+            items = self._inference.batch(chosen.served, asked_for, deadline_s)
         else:
             deadline_s = asked.started_s + limits.single_ms / 1000
-            items = [self._inference.single(chosen.served, rows[0], deadline_s)]
+            items = [self._inference.single(chosen.served, asked_for[0], deadline_s)]
+        if options.on_fault == DEFAULT_SCORE:
+            items = [_or_default(item, options.default_score) for item in items]
         self._count(asked, chosen, items)
         return items
 
@@ -149,7 +155,8 @@ class Answering:
     ) -> SelectedVersion:
         service = self._services.get(service_id)
         served, why = version_of(service, self._models, ids, asked.case_id, asked.header)
-        return SelectedVersion(served=served, service_id=service_id, by=by or why)
+        options = service.bound.options
+        return SelectedVersion(served=served, service_id=service_id, by=by or why, options=options)
 
     def _count(
         self, asked: CallerRequest, chosen: SelectedVersion, items: Sequence[ItemAnswer]
@@ -160,6 +167,8 @@ class Answering:
         self._metrics.latency.observe(took_s, *labels)
         for item in items:
             self._metrics.rows.add(*labels, str(item.retcode))
+            if item.degraded:
+                self._metrics.degraded.add(*labels, item.degraded.how)
         if self._settings.access_log:
             worst = max(item.retcode for item in items)
             logger.info(
@@ -171,3 +180,10 @@ class Answering:
                 worst,
                 took_s * 1000,
             )
+
+
+def _or_default(item: ItemAnswer, score: float) -> ItemAnswer:
+    """Return the service's score for a row that has none because of a host."""
+    if not is_partners_fault(item):
+        return item
+    return ItemAnswer(score=score, degraded=Degraded(how=DEFAULT_SCORE, why=item.message))

@@ -20,10 +20,11 @@ from fedflow.serving.admin import look_answer
 from fedflow.serving.answering import AnsweredRow, Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES, OnlineRow, SelectedVersion, case_id_of
+from fedflow.serving.inference import MOST_VALUES, SelectedVersion, case_id_of
 from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
+from fedflow.serving.partner_parts import OnlineRow
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer, no_route
 
@@ -230,4 +231,8 @@ def _item_data(item: ItemAnswer) -> dict[str, Any]:
         data["label"] = item.label
     if item.credit_score is not None:
         data["creditScore"] = item.credit_score
+    if item.degraded:
+        data["degraded"] = item.degraded.how
+        data["degradedReason"] = item.degraded.why
+    data.update(item.more or {})
     return data

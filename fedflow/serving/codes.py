@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -32,6 +33,14 @@ class ServingCode(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Degraded:
+    """How a score came about although a host gave no part."""
+
+    how: str  #: guest_only, cached_stale or default_score
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ItemAnswer:
     """The answer to one row: a score, or a return code and a sentence."""
 
@@ -40,6 +49,8 @@ class ItemAnswer:
     score: float | list[float] | None = None  #: a list has one value per class
     label: str | int | float | None = None
     credit_score: float | None = None  #: of a scorecard
+    degraded: Degraded | None = None
+    more: Mapping[str, object] | None = None  #: further members of the answer, from hooks
 
 
 def failed(code: int, message: str) -> ItemAnswer:
@@ -51,3 +62,8 @@ def failed_at_host(party_id: str, code: int, message: str) -> ItemAnswer:
     """Return the answer to a row for which a host has no part."""
     text = f"host {party_id} return code {int(code)}, host {party_id} msg: {message}"
     return failed(OF_HOST + int(code), text)
+
+
+def is_partners_fault(item: ItemAnswer) -> bool:
+    """Tell whether a row has no score because of a host, or of the way to it."""
+    return item.retcode >= OF_HOST or item.retcode in (ServingCode.NETWORK, ServingCode.ROUTING)

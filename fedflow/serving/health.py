@@ -37,6 +37,7 @@ class ServingHealth:
                 }
                 for one in self._models.refused()
             ],
+            "circuits": {p: one for p, one in self._partners.circuits().items() if one != "closed"},
             "partners": {
                 party: states.get(party, "not asked yet") or "answers" for party in sorted(wanted)
             },

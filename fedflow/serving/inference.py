@@ -7,18 +7,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
-from fedflow.serving.codes import ItemAnswer, ServingCode, failed, failed_at_host
+from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, failed_at_host
 from fedflow.serving.joining import TooManyWait, WaitedTooLong
-from fedflow.serving.messages import IdValue, PartnerRequest, PartnerResponse
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
 from fedflow.serving.online import OnlineScore
-from fedflow.serving.partner_calls import PartnerCalls
+from fedflow.serving.partner_parts import HostPart, OnlineRow, PartnerParts
+from fedflow.serving.service_options import NO_OPTIONS, ServiceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -31,21 +31,13 @@ _DEFECT: Final = "internal error; the log has the details"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OnlineRow:
-    """A row that a caller asks a score for."""
-
-    request_id: str
-    features: Mapping[str, Any]  #: stay with the guest
-    ids: dict[str, IdValue]  #: go to every host
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SelectedVersion:
     """What answers a request, and why."""
 
     served: ServedModel
     service_id: str  #: empty: the version was named
-    by: str  #: service, version or default
+    by: str  #: service, weight, rule, version or default
+    options: ServiceOptions = NO_OPTIONS  #: of the service
 
 
 def case_id_of(given: str, other: str) -> str:
@@ -56,7 +48,7 @@ def case_id_of(given: str, other: str) -> str:
 class Inference:
     """Scores rows at the guest. Thread-safe."""
 
-    def __init__(self, partners: PartnerCalls, *, metrics: ServingMetrics, clock: Clock) -> None:
+    def __init__(self, partners: PartnerParts, *, metrics: ServingMetrics, clock: Clock) -> None:
         self._partners = partners
         self._metrics = metrics
         self._clock = clock
@@ -100,52 +92,31 @@ class Inference:
             again = partial(self._scored, served, deadline_s=deadline_s)
             return _without_bad_rows(rows, batch.errors, again)
         local = model.local(batch)
-        parts: dict[str, PartnerResponse | ItemAnswer] = {}
-        if model.hosts:
-            parts = self._partners.ask(model.hosts, self._request(served, rows), deadline_s)
-        faults = [part for part in parts.values() if isinstance(part, ItemAnswer)]
-        if faults:
-            return [faults[0]] * len(rows)
-        return self._merged(served, local, parts, len(rows))  # type: ignore[arg-type]
+        parts = self._partners.ask(served, rows, deadline_s) if model.hosts else {}
+        return _merged(served, local, parts, len(rows))
 
-    @staticmethod
-    def _request(served: ServedModel, rows: Sequence[OnlineRow]) -> Callable[[str], PartnerRequest]:
-        ids = [row.ids for row in rows]
-        request_ids = list(dict.fromkeys(row.request_id for row in rows))
-        head = served.head
 
-        def request(host: str) -> PartnerRequest:
-            return PartnerRequest(
-                guest=head.party_id,
-                host=host,
-                model_id=head.model_id,
-                model_version=head.model_version,
-                digest=head.digest,
-                request_ids=request_ids,
-                ids=ids,
-            )
-
-        return request
-
-    @staticmethod
-    def _merged(
-        served: ServedModel, local: object, parts: Mapping[str, PartnerResponse], rows: int
-    ) -> list[ItemAnswer]:
-        errors = {
-            row: failed_at_host(party, code, message[:500])
-            for party, part in parts.items()
-            for row, (code, message) in part.errors.items()
-        }
-        if len(errors) == rows:
-            return [errors[row] for row in range(rows)]
-        try:
-            scores = served.model.merge(local, {p: part.partial for p, part in parts.items()})
-        except FedflowError as exc:
-            logger.warning("%s", exc.message, extra={"action": "merge"})
-            party = str(exc.fields.get("party", next(iter(parts), "")))
-            fault = failed_at_host(party, ServingCode.BAD_RESPONSE, str(exc.message))
-            return [errors.get(row, fault) for row in range(rows)]
-        return [errors[row] if row in errors else _answer(one) for row, one in enumerate(scores)]
+def _merged(
+    served: ServedModel, local: object, parts: Mapping[str, HostPart], rows: int
+) -> list[ItemAnswer]:
+    errors: dict[int, ItemAnswer] = {}
+    helped: dict[int, Degraded] = {}
+    for part in parts.values():
+        errors = {**part.errors, **errors}
+        helped = {**part.helped, **helped}
+    if len(errors) == rows:
+        return [errors[row] for row in range(rows)]
+    try:
+        scores = served.model.merge(local, {p: part.payload for p, part in parts.items()})
+    except FedflowError as exc:
+        logger.warning("%s", exc.message, extra={"action": "merge"})
+        party = str(exc.fields.get("party", next(iter(parts), "")))
+        fault = failed_at_host(party, ServingCode.BAD_RESPONSE, str(exc.message))
+        return [errors.get(row, fault) for row in range(rows)]
+    return [
+        errors[row] if row in errors else _answer(one, helped.get(row))
+        for row, one in enumerate(scores)
+    ]
 
 
 def _without_bad_rows(
@@ -162,10 +133,12 @@ def _without_bad_rows(
     ]
 
 
-def _answer(score: OnlineScore) -> ItemAnswer:
+def _answer(score: OnlineScore, degraded: Degraded | None) -> ItemAnswer:
     if score.error is not None or score.score is None:
         return failed(ServingCode.MERGE, score.error or "there is no score")
     values = score.score if isinstance(score.score, list) else [score.score]
     if not all(map(isfinite, values)):
         return failed(ServingCode.MERGE, "the score is no finite number")
-    return ItemAnswer(score=score.score, label=score.label, credit_score=score.credit_score)
+    return ItemAnswer(
+        score=score.score, label=score.label, credit_score=score.credit_score, degraded=degraded
+    )

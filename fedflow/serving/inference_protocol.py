@@ -11,7 +11,7 @@ the request: the output `status` has its return code.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES, OnlineRow, SelectedVersion, case_id_of
+from fedflow.serving.inference import MOST_VALUES, SelectedVersion, case_id_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
+from fedflow.serving.partner_parts import OnlineRow
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.tensors import (
     InferRequest,
@@ -166,7 +167,7 @@ class InferenceProtocol:
                 "model_name": asked.service_id,
                 "model_version": chosen.served.key.model_version,
                 "id": request.id or asked.case_id,
-                "parameters": {"selected_by": chosen.by},
+                "parameters": {"selected_by": chosen.by} | _degraded(items),
                 "outputs": output_tensors(items, chosen.served.model, request.outputs),
             }
         )
@@ -222,6 +223,12 @@ def _request(call: HttpCall) -> InferRequest:
     request = read_infer_request(call.body)
     check_asked(request.outputs)
     return request
+
+
+def _degraded(items: Sequence[ItemAnswer]) -> dict[str, str]:
+    """Return how scores came about without a host, if any did."""
+    how = sorted({item.degraded.how for item in items if item.degraded})
+    return {"degraded": ",".join(how)} if how else {}
 
 
 def _fault(fault: ItemAnswer) -> HttpAnswer:

@@ -94,6 +94,11 @@ class ServingMetrics:
         self.rows = LabelledCounts(
             "fedflow_serving_rows_total", "Rows by return code.", (*by_version, "retcode")
         )
+        self.degraded = LabelledCounts(
+            "fedflow_serving_degraded_rows_total",
+            "Rows with a score that came about without a host.",
+            (*by_version, "how"),
+        )
         self.latency = LabelledHistogram(
             "fedflow_serving_request_seconds", "Time to answer a caller.", by_version, BUCKETS_S
         )

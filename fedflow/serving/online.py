@@ -63,6 +63,9 @@ class ServableModel(Protocol):
     def digest(self) -> str:
         """Return the digest of the version, common to all its parties."""
 
+    def without(self, host: str) -> bytes | None:
+        """Return a part of one row that adds nothing; None: the model needs what the host says."""
+
     def read(self, rows: Sequence[Features]) -> Any:
         """Return rows as an `OnlineBatch`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -13,7 +13,8 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.thread_starts import Pool
 from fedflow.rpc.client.channels import Channels
-from fedflow.serving.codes import ItemAnswer, ServingCode, failed, failed_at_host
+from fedflow.serving.circuit import Circuit
+from fedflow.serving.codes import OF_HOST, ItemAnswer, ServingCode, failed, failed_at_host
 from fedflow.serving.messages import (
     METHOD,
     PartnerRequest,
@@ -22,6 +23,7 @@ from fedflow.serving.messages import (
     read_partner_response,
 )
 from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.settings import ServingLimits
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,10 @@ _CODES: Final = {
     grpc.StatusCode.UNAUTHENTICATED: ServingCode.AUTHORISATION,
 }
 
+_OPEN: Final = "it did not answer lately; it is asked again soon"
+#: what a call without an answer comes to
+_NO_ANSWER: Final = frozenset(OF_HOST + code for code in (ServingCode.NETWORK, ServingCode.SYSTEM))
+
 Own = Callable[[PartnerRequest, float], PartnerResponse]
 """Answers a request to a host of this very process, within so many seconds."""
 
@@ -39,31 +45,46 @@ class PartnerCalls:
     """Asks hosts for their parts. Thread-safe."""
 
     def __init__(
-        self, channels: Channels, own: Own | None, *, metrics: ServingMetrics, clock: Clock
+        self,
+        channels: Channels,
+        own: Own | None,
+        *,
+        limits: ServingLimits,
+        metrics: ServingMetrics,
+        clock: Clock,
     ) -> None:
         """`own` answers for hosts without a route; None: they cannot be asked."""
         self._channels = channels
         self._own = own
+        self._limits = limits
         self._metrics = metrics
         self._clock = clock
+        self._circuits: dict[str, Circuit] = {}
         self._pool = Pool(16, thread_name_prefix="fedflow-partners")
         self._stubs: dict[str, tuple[grpc.Channel, Any]] = {}
         self._last: dict[str, str] = {}  #: what came of the last call to a party; "": it answered
 
     def ask(
-        self, hosts: Sequence[str], request: Callable[[str], PartnerRequest], deadline_s: float
+        self, requests: Mapping[str, PartnerRequest], deadline_s: float
     ) -> dict[str, PartnerResponse | ItemAnswer]:
         """Return each host's part, or the answer to all rows if it has none.
 
-        `request` makes the request to a party; `deadline_s` is a moment of the monotonic clock.
+        `requests` are by host; `deadline_s` is a moment of the monotonic clock.
         """
-        others = [self._pool.submit(self._ask, request(one), deadline_s) for one in hosts[1:]]
-        found = {hosts[0]: self._ask(request(hosts[0]), deadline_s)}
-        return found | {one: done.result() for one, done in zip(hosts[1:], others, strict=True)}
+        if not requests:
+            return {}
+        first, *others = requests
+        running = {one: self._pool.submit(self._ask, requests[one], deadline_s) for one in others}
+        found = {first: self._ask(requests[first], deadline_s)}
+        return found | {one: done.result() for one, done in running.items()}
 
     def states(self) -> dict[str, str]:
         """Return what came of the last call to each party; an empty text: it answered."""
         return dict(self._last)
+
+    def circuits(self) -> dict[str, str]:
+        """Return the state of each partner's circuit: closed, open or half-open."""
+        return {party: circuit.state for party, circuit in self._circuits.items()}
 
     def close(self) -> None:
         """End the threads; calls under way fail."""
@@ -72,11 +93,29 @@ class PartnerCalls:
 
     def _ask(self, request: PartnerRequest, deadline_s: float) -> PartnerResponse | ItemAnswer:
         party, started_s = request.host, self._clock.monotonic_s()
+        circuit = self._circuit(party)
+        if not circuit.lets_through():
+            return failed_at_host(party, ServingCode.NETWORK, _OPEN)
         answer = self._answer(request, deadline_s)
+        if answer.retcode in _NO_ANSWER:
+            circuit.failed()
+        else:
+            circuit.answered()
         self._metrics.partner_latency.observe(self._clock.monotonic_s() - started_s, party)
         self._metrics.partner_answers.add(party, str(int(answer.retcode)))
         self._last[party] = answer.message if isinstance(answer, ItemAnswer) else ""
         return answer
+
+    def _circuit(self, party: str) -> Circuit:
+        known = self._circuits.get(party)
+        if known is None:
+            made = Circuit(
+                failures=self._limits.circuit_failures,
+                open_s=self._limits.circuit_open_ms / 1000,
+                clock=self._clock,
+            )
+            known = self._circuits.setdefault(party, made)
+        return known
 
     def _answer(self, request: PartnerRequest, deadline_s: float) -> PartnerResponse | ItemAnswer:
         party = request.host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.online import Build
 from fedflow.serving.partner_calls import PartnerCalls
+from fedflow.serving.partner_parts import PartnerParts
 from fedflow.serving.partners import HostParts, PartnersServer
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
@@ -60,7 +62,13 @@ class ServingProcess:
         models, services = self._stored()
         answers = HostParts(models, source, limits=settings.limits, metrics=metrics)
         own = answers.answer if settings.party_id is None else None
-        partners = PartnerCalls(self._channels(credentials), own, metrics=metrics, clock=clock)
+        partners = PartnerCalls(
+            self._channels(credentials),
+            own,
+            limits=settings.limits,
+            metrics=metrics,
+            clock=clock,
+        )
         self._stack.callback(partners.close)
         health = self._health = ServingHealth(models, partners)
         server = PartnersServer(
@@ -76,7 +84,7 @@ class ServingProcess:
         answering = Answering(
             models,
             services,
-            Inference(partners, metrics=metrics, clock=clock),
+            Inference(PartnerParts(partners), metrics=metrics, clock=clock),
             metrics=metrics,
             settings=settings,
             clock=clock,
@@ -101,9 +109,10 @@ class ServingProcess:
         )
 
     def close(self) -> None:
-        """Answer what was asked, then end everything."""
+        """Say that it stops, answer what is asked meanwhile, then end everything."""
         if self._health is not None:
             self._health.draining = True
+            time.sleep(self._settings.limits.drain_ms / 1000)
         self._stack.close()
 
     def _stored(self) -> tuple[ServedModels, Services]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -30,11 +30,18 @@ from fedflow.serving.releases import (
     with_version,
 )
 from fedflow.serving.selection import Header, choose, user_of
-from fedflow.serving.service_options import ServiceOptions
+from fedflow.serving.service_options import (
+    DEFAULT_SCORE,
+    GUEST_ONLY,
+    NO_OPTIONS,
+    ServiceOptions,
+)
 from fedflow.serving.service_state import BoundService, PastRelease, ReleaseChange, ServiceState
 from fedflow.serving.settings import SERVICE_ID
 
 logger = logging.getLogger(__name__)
+
+_TWO: Final = 2  #: classes whose score is one number
 
 Salt = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
 
@@ -152,7 +159,23 @@ class Services:
         check_release(service_id, release)
         for one in release.versions:
             self._check_guest(service_id, one)
+        known = self._services.get(service_id)
+        options = change.options or (known.bound.options if known is not None else NO_OPTIONS)
+        self._check_options(service_id, release, options)
         return release
+
+    def _check_options(self, service_id: str, release: Release, options: ServiceOptions) -> None:
+        """Raises: BindingRefused: a version cannot do in need what the options say."""
+        for one in release.versions:
+            model = self._models.of_version(one.model_id, one.model_version).model
+            name = f"version {one.model_version}"
+            needs_hosts = any(model.without(host) is None for host in model.hosts)
+            if options.on_fault == GUEST_ONLY and needs_hosts:
+                reason = f"guest_only: {name} has no score without what its hosts say"
+                raise BindingRefused(service_id=service_id, reason=reason)
+            if options.on_fault == DEFAULT_SCORE and len(model.labels) > _TWO:
+                reason = f"default_score: {name} has a score for each of its classes"
+                raise BindingRefused(service_id=service_id, reason=reason)
 
     def _check_guest(self, service_id: str, one: ReleasedVersion) -> None:
         try:

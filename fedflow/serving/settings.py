@@ -82,6 +82,10 @@ class ServingLimits(SettingsSection, frozen=True, kw_only=True):
     joined: Annotated[int, Meta(ge=1, le=300)] = 64  #: single requests in one call to the partners
     #: requests of one model that wait or run; further ones are refused with 124
     waiting: Annotated[int, Meta(ge=1, le=10_000)] = 48
+    #: calls to a partner without an answer, one after the other, after which it is not asked
+    circuit_failures: Annotated[int, Meta(ge=1, le=1_000)] = 5
+    circuit_open_ms: Milliseconds = 1_000  #: for so long at first, then twice as long each time
+    drain_ms: Annotated[int, Meta(ge=0, le=600_000)] = 0  #: a stop is said so long before it is
 
 
 class ServingSettings(SettingsSection, frozen=True, kw_only=True):

@@ -53,6 +53,9 @@ class Pair:
                     )
                     assert place.admin("DELETE", path)[0] == 200
         self.guest.bind("v1")
+        whole = {"service_id": "credit", "rules": [], "options": {}}
+        assert self.guest.admin("POST", "bindings", whole)[0] == 200
+        assert wait_for(lambda: self.guest.infer(ROW)["retcode"] == 0, timeout_s=60)
 
 
 @pytest.fixture(scope="module")
@@ -349,11 +352,56 @@ def test_a_host_that_is_down_is_said_and_answers_again_later(pair: Pair) -> None
     items = [{"index": 0, "featureData": ROW, "sendToRemoteFeatureData": {"device_id": "u1"}}]
     assert pair.guest.batch(items)["batchDataList"][0]["retcode"] == 2105
     pair.host.start()
-    for _ in range(100):  # gRPC connects again within moments
-        answer = pair.guest.infer(ROW)
-        if answer["retcode"] == 0:
-            break
-    assert answer["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+    assert wait_for(lambda: pair.guest.infer(ROW)["retcode"] == 0, timeout_s=60)
+    assert pair.guest.infer(ROW)["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+
+
+def test_a_host_that_is_down_is_left_out_until_a_probe_is_answered(pair: Pair) -> None:
+    pair.host.kill()
+    for _ in range(5):
+        assert pair.guest.infer(ROW)["retcode"] == 2105
+    answer = pair.guest.infer(ROW)
+    assert answer["retcode"] == 2105
+    assert "asked again soon" in answer["retmsg"]
+    ready = pair.guest.call("callers", "GET", "/readyz")[1]
+    assert ready["circuits"] == {HOST: "open"}
+    pair.host.start()
+    assert wait_for(lambda: pair.guest.infer(ROW)["retcode"] == 0, timeout_s=60)
+    assert pair.guest.call("callers", "GET", "/readyz")[1]["circuits"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "score"),
+    [
+        ({"on_fault": "guest_only"}, expected_score({**ROW, "y0": 0.0, "y1": 0.0})),
+        ({"on_fault": "default_score", "default_score": 0.125}, 0.125),
+    ],
+)
+def test_a_service_may_do_without_a_host_and_says_so(
+    pair: Pair, options: dict[str, Any], score: float
+) -> None:
+    change = {"service_id": "credit", "options": options}
+    assert pair.guest.admin("POST", "bindings", change)[0] == 200
+    unknown = pair.guest.infer(ROW, user="nobody")
+    assert (unknown["retcode"], unknown["data"]["degraded"]) == (0, options["on_fault"])
+    assert unknown["data"]["score"] == pytest.approx(score, abs=1e-12)
+    items = [
+        {"index": n, "featureData": ROW, "sendToRemoteFeatureData": {"device_id": user}}
+        for n, user in enumerate(("u1", "nobody", "u1"))
+    ]
+    found = pair.guest.batch(items)["batchDataList"]
+    wanted = [SCORE, score, SCORE]
+    assert [one["data"]["score"] for one in found] == pytest.approx(wanted, abs=1e-12)
+    assert ["degraded" in one["data"] for one in found] == [False, True, False]
+    pair.host.kill()
+    answer = pair.guest.infer(ROW)
+    assert (answer["retcode"], answer["data"]["degraded"]) == (0, options["on_fault"])
+    assert answer["data"]["score"] == pytest.approx(score, abs=1e-12)
+    assert "cannot be reached" in answer["data"]["degradedReason"]
+    text = pair.guest.call("admin", "GET", "/metrics")[1]
+    assert (
+        f'degraded_rows_total{{service="credit",version="v1",how="{options["on_fault"]}"}}' in text
+    )
 
 
 def test_a_frozen_host_takes_no_longer_than_the_budget(pair: Pair) -> None:

@@ -6,15 +6,16 @@ Its share is the JSON that a serving process is given: the head, `weights` and `
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fedflow.base.errors.models import ModelNotFound
 from fedflow.base.errors.serving_process import LoadRefused
+from fedflow.serving.scoring.host_answer import answer_of, read_answer
 
 MODEL_ID = "guest-9999#host-10000#model"
 GUEST, HOST = "9999", "10000"
@@ -81,8 +82,10 @@ class LinearModel:
         return batch
 
     def partial(self, batch: LinearBatch) -> bytes:
-        sums = self._sums(batch)
-        return struct.pack(f"<{len(sums)}d", *sums)
+        return _part(self._sums(batch))
+
+    def without(self, host: str) -> bytes:
+        return _part([0.0])
 
     def local(self, batch: LinearBatch) -> list[float]:
         return [one + self._share.intercept for one in self._sums(batch)]
@@ -90,15 +93,22 @@ class LinearModel:
     def merge(self, local: list[float], partials: Mapping[str, bytes]) -> list[LinearScore]:
         total = list(local)
         for party, raw in partials.items():
-            if len(raw) != 8 * len(local):
-                raise ModelNotFound(party=party, model_id="", model_version="")
-            total = [a + b for a, b in zip(total, struct.unpack(f"<{len(local)}d", raw))]
+            try:
+                said = read_answer(raw).scores[:, 0].tolist()
+                total = [a + b for a, b in zip(total, said, strict=True)]
+            except ValueError as exc:
+                raise ModelNotFound(party=party, model_id="", model_version="") from exc
         scores = [logistic(one) for one in total]
         return [LinearScore(score=one, label=int(one > 0.5)) for one in scores]
 
     def _sums(self, batch: LinearBatch) -> list[float]:
         weights = self._share.weights
         return [sum(weights[name] * row[name] for name in weights) for row in batch.rows]
+
+
+def _part(sums: Sequence[float]) -> bytes:
+    scores = np.array(sums, np.float64)[:, None]
+    return answer_of(np.zeros(len(scores), np.bool_), scores=scores).to_bytes()
 
 
 def logistic(value: float) -> float:

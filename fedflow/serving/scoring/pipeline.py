@@ -24,7 +24,7 @@ from fedflow.domain.job.dsl import Component, parse_dsl
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Model
 from fedflow.serving.scoring.batch import Batch, Floats, LocalPart, RowHeader, Score, Work
-from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, read_answer
+from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, answer_of, read_answer
 from fedflow.serving.scoring.predicted import Predicted
 from fedflow.serving.scoring.registry import (
     INPUTS,
@@ -46,6 +46,10 @@ class OnlineScorer(Protocol):
     @property
     def predicted(self) -> Predicted:
         """Return what merged scores mean."""
+
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether scores are sums of parts, so that a part can be left out."""
 
     def partial(self, batch: Batch) -> HostAnswer:
         """Return what a host says of rows."""
@@ -118,6 +122,13 @@ class OnlineModel:
             raise ValueError("only the guest has scores")
         values = self._scorer.local(self._worked(batch))
         return LocalPart(values=values, errors=dict(batch.errors))
+
+    def without(self, host: str) -> bytes | None:
+        """Return a part of one row that adds nothing; None: the model needs what the host says."""
+        if not self._scorer.is_sum:
+            return None
+        scores = self._scorer.shape(self.hosts.index(host)).scores
+        return answer_of(np.zeros(1, np.bool_), scores=np.zeros((1, scores))).to_bytes()
 
     def merge(self, local: LocalPart, partials: Mapping[str, bytes]) -> list[Score]:
         """Return the scores of the rows of `local`; `partials` are what `hosts` said, by party id.

@@ -86,6 +86,11 @@ class LinearScorer:
     exposure: int | None  #: place of the guest's exposure column
     predicted: Predicted
 
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether scores are sums of parts: yes."""
+        return True
+
     def shape(self, host: int) -> AnswerShape:
         """Return how much a host says of each row."""
         return AnswerShape(scores=len(self.intercepts))

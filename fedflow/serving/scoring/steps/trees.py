@@ -172,6 +172,11 @@ class HostTrees:
         """Return nothing. Raises: ValueError: a host has no scores."""
         raise ValueError("only the guest has scores")
 
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether scores are sums of parts: no, leaves need all sides."""
+        return False
+
     def shape(self, host: int) -> AnswerShape:
         """Return how much this host says of each row."""
         return AnswerShape(bits=len(self.asked.columns), leaves=len(self.forest.starts))
@@ -291,6 +296,11 @@ class GuestTrees:
         goes = np.zeros((len(batch.features), len(self.forest.lefts)), dtype=np.bool_)
         goes[:, self.own_nodes] = self.own.goes_left(self.columns.features(batch))
         return goes
+
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether scores are sums of parts: no, leaves need all sides."""
+        return False
 
     def shape(self, host: int) -> AnswerShape:
         """Return how much a host says of each row."""
