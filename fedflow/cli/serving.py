@@ -138,6 +138,31 @@ def status(home: Path, conf: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(CliExitCode.ERROR)
 
 
+@command.command()
+@click.argument("name")
+@_json
+def key(name: str, as_json: bool) -> None:
+    """Print a new key for a caller, and its entry for the setting `callers.keys`."""
+    from fedflow.base.errors.serving_process import BadServingSetting
+    from fedflow.cli.output import Output
+    from fedflow.serving.caller_keys import new_key
+    from fedflow.serving.settings import is_caller_name
+
+    if not is_caller_name(name):
+        raise BadServingSetting(path="callers.keys.name", reason=f"{name!r} is no caller's name")
+    secret, digest = new_key()
+    out, entry = Output(as_json=as_json), {"name": name, "sha256": digest}
+
+    def text() -> None:
+        out.note(f"The caller sends it; it is shown this once: {secret}")
+        out.note("Add this to callers.keys in serving_conf.yaml, then restart the process:")
+        for line in (f"- name: {name}", f'  sha256: "{digest}"', "  services: null"):
+            out.note(f"    {line}")
+        out.note("      per_second: null")
+
+    out.result({"key": secret, "entry": entry}, text)
+
+
 def _settings(conf: Path | None) -> ServingSettings:
     """Return the settings. Raises: BadSetting, ListenerNotSafe."""
     from fedflow.server.configuration import read_values

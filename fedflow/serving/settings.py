@@ -32,6 +32,17 @@ Threads = Annotated[int, Meta(ge=1, le=1_000)]
 Mebibytes = Annotated[int, Meta(ge=1, le=1_024)]
 
 SERVICE_ID: Final = re.compile(r"[0-9A-Za-z_.#~@+-]{1,128}")
+SHARED_CALLER: Final = "token"  #: the name of whoever sends `callers.token`
+_CALLER: Final = re.compile(r"[0-9A-Za-z_.@-]{1,64}")
+
+
+class CallerKey(SettingsSection, frozen=True, kw_only=True):
+    """A caller; several keys of one name are one caller, who changes keys."""
+
+    name: str  #: stands in the access log and in metrics
+    sha256: str  #: hex digest of the key; `fedflow serving key` makes both
+    services: tuple[str, ...] | None = None  #: what it may ask; None: all
+    per_second: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None  #: rows; None: any
 
 
 class CallersPort(SettingsSection, frozen=True, kw_only=True):
@@ -40,6 +51,7 @@ class CallersPort(SettingsSection, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Port = 8059  #: 0 = any free port
     token: str | None = None  #: bearer token that callers send; None: everybody may ask
+    keys: tuple[CallerKey, ...] = ()  #: a token per caller, instead of `token` or beside it
     behind_tls_proxy: bool = False  #: a proxy on this machine terminates TLS
     threads: Threads = 64  #: requests that are answered at once
     body_mib: Mebibytes = 8  #: largest body
@@ -114,6 +126,11 @@ def serving_home(settings: ServingSettings, home: Path) -> Path:
     return Path(settings.home) if settings.home is not None else home / "serving"
 
 
+def is_caller_name(name: str) -> bool:
+    """Tell whether a caller may have this name; `token` is whoever sends `callers.token`."""
+    return _CALLER.fullmatch(name) is not None and name != SHARED_CALLER
+
+
 def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
     """Return the settings tree.
 
@@ -125,6 +142,7 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
         check_routes(settings.routes, settings.party_id)
         check_tls_files(settings.partners.tls, "partners.tls")
         _check_ids(settings)
+        _check_keys(settings.callers.keys)
     except BadSetting as exc:
         raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
     _check_listeners(settings)
@@ -159,6 +177,25 @@ def _check_ids(settings: ServingSettings) -> None:
             raise BadSetting(path=f"{name}.token", reason="16 to 500 letters, digits and signs")
 
 
+def _check_keys(keys: tuple[CallerKey, ...]) -> None:
+    rights: dict[str, CallerKey] = {}
+    for number, key in enumerate(keys):
+        path = f"callers.keys.{number}"
+        if not is_caller_name(key.name):
+            raise BadSetting(path=f"{path}.name", reason=f"{key.name[:100]!r} is no caller's name")
+        if not re.fullmatch(r"[0-9a-f]{64}", key.sha256):
+            raise BadSetting(path=f"{path}.sha256", reason="64 hexadecimal digits, small letters")
+        for service in key.services or ():
+            if not SERVICE_ID.fullmatch(service):
+                raise BadSetting(path=f"{path}.services", reason=f"{service!r} is no service id")
+        first = rights.setdefault(key.name, key)
+        if (key.services, key.per_second) != (first.services, first.per_second):
+            reason = f"keys of {key.name} have the same services and per_second"
+            raise BadSetting(path=path, reason=reason)
+    if len({key.sha256 for key in keys}) < len(keys):
+        raise BadSetting(path="callers.keys", reason="a key is there twice")
+
+
 def _check_listeners(settings: ServingSettings) -> None:
     if settings.insecure:
         return
@@ -166,10 +203,14 @@ def _check_listeners(settings: ServingSettings) -> None:
         raise ListenerNotSafe(
             listener="The partners' port", address=settings.partners.host, missing="partners.tls"
         )
-    for name, port in (("callers", settings.callers), ("admin", settings.admin)):
+    keyed = settings.callers.token is not None or bool(settings.callers.keys)
+    for name, port, asks in (
+        ("callers", settings.callers, keyed),
+        ("admin", settings.admin, settings.admin.token is not None),
+    ):
         if port.host in LOOPBACK:
             continue
-        if port.token is None:
+        if not asks:
             missing = f"{name}.token"
         elif not port.behind_tls_proxy:
             missing = f"TLS (set {name}.behind_tls_proxy if a proxy terminates it)"

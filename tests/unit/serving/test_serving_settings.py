@@ -22,7 +22,8 @@ def test_the_conf_file_has_every_setting_with_its_default_and_no_other() -> None
     assert parse_serving_settings(CONF) == ServingSettings() == parse_serving_settings({})
     assert paths(CONF) == defaults.keys()
     for path, default in defaults.items():
-        assert at(CONF, path) == default, path
+        found = at(CONF, path)
+        assert (tuple(found) if isinstance(found, list) else found) == default, path
 
 
 def test_ids_of_parties_may_be_numbers() -> None:
@@ -31,6 +32,13 @@ def test_ids_of_parties_may_be_numbers() -> None:
     )
     assert (settings.party_id, dict(settings.routes)) == ("9999", {"10000": "h:1"})
     assert settings.partners.allowed == ("10000",)
+
+
+def keys(*several: dict[str, Any], **one: Any) -> dict[str, Any]:
+    """Return settings with keys of callers."""
+    return {
+        "callers": {"keys": [{"name": "bank", "sha256": "0" * 64, **x} for x in several or [one]]}
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,6 +61,13 @@ def test_ids_of_parties_may_be_numbers() -> None:
         ({"default_service": "a b"}, "default_service", "no service id"),
         ({"home": "here"}, "home", "absolute"),
         ({"admin": {"token": "short"}}, "admin.token", "16"),
+        (keys(name="a b"), "callers.keys.0.name", "no caller's name"),
+        (keys(name="token"), "callers.keys.0.name", "no caller's name"),
+        (keys(sha256="AB"), "callers.keys.0.sha256", "64 hexadecimal"),
+        (keys(services=["a b"]), "callers.keys.0.services", "no service id"),
+        (keys({"services": ["a"]}, {}), "callers.keys.1", "the same services"),
+        (keys({}, {}), "callers.keys", "twice"),
+        (keys(per_second=0), "callers.keys[0].per_second", "> 0"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_path(
@@ -75,3 +90,9 @@ def test_an_open_port_without_protection_is_refused(values: dict[str, Any], miss
     with pytest.raises(ListenerNotSafe, match=re.escape(missing)):
         parse_serving_settings(values)
     assert parse_serving_settings({**values, "insecure": True}).insecure
+
+
+def test_keys_of_callers_protect_as_a_token_does() -> None:
+    values = keys()
+    values["callers"] |= {"host": "0.0.0.0", "behind_tls_proxy": True}
+    assert parse_serving_settings(values).callers.keys[0].name == "bank"
