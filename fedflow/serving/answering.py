@@ -28,6 +28,8 @@ from fedflow.serving.tensors import undeclared_id
 
 logger = logging.getLogger(__name__)
 
+_TOO_MANY: Final = "more rows per second than the service answers"
+
 BY_VERSION: Final = "version"
 BY_DEFAULT: Final = "default"
 
@@ -103,6 +105,10 @@ class Answering:
     ) -> list[ItemAnswer]:
         """Return the answers of one version to rows."""
         limits, options = self._limits, chosen.options
+        if chosen.rate is not None and not chosen.rate.take(len(rows)):
+            items = [failed(ServingCode.OVERLOAD, _TOO_MANY)] * len(rows)
+            self._count(asked, chosen, items)
+            return items
         asked_for = [replace(row, service_id=chosen.service_id, options=options) for row in rows]
         if asked.kind == "batch" or len(rows) > 1:
             deadline_s = asked.started_s + limits.batch_ms / 1000
@@ -155,8 +161,13 @@ class Answering:
     ) -> SelectedVersion:
         service = self._services.get(service_id)
         served, why = version_of(service, self._models, ids, asked.case_id, asked.header)
-        options = service.bound.options
-        return SelectedVersion(served=served, service_id=service_id, by=by or why, options=options)
+        return SelectedVersion(
+            served=served,
+            service_id=service_id,
+            by=by or why,
+            options=service.bound.options,
+            rate=service.rate,
+        )
 
     def _count(
         self, asked: CallerRequest, chosen: SelectedVersion, items: Sequence[ItemAnswer]

@@ -18,6 +18,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
 from fedflow.serving.online import OnlineScore
 from fedflow.serving.partner_parts import HostPart, OnlineRow, PartnerParts
+from fedflow.serving.rates import Rate
 from fedflow.serving.service_options import NO_OPTIONS, ServiceOptions
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class SelectedVersion:
     service_id: str  #: empty: the version was named
     by: str  #: service, weight, rule, version or default
     options: ServiceOptions = NO_OPTIONS  #: of the service
+    rate: Rate | None = None  #: of the service's rows
 
 
 def case_id_of(given: str, other: str) -> str:

@@ -31,6 +31,7 @@ from fedflow.serving.messages import (
 )
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.rates import Rate
 from fedflow.serving.settings import PartnersPort, ServingLimits
 from fedflow.serving.sources.source import FeatureFault, FeatureSource
 
@@ -48,12 +49,18 @@ class HostParts:
         source: FeatureSource | None,
         *,
         limits: ServingLimits,
+        rows_per_s: float | None = None,
         metrics: ServingMetrics,
+        clock: Clock,
     ) -> None:
+        """`rows_per_s` are those of a guest and model; None: any."""
         self._models = models
         self._source = source
         self._rows = max(limits.batch_rows, limits.joined)
         self._metrics = metrics
+        self._rows_per_s = rows_per_s
+        self._clock = clock
+        self._rates: dict[tuple[str, str, str], Rate] = {}
 
     def answer(self, request: PartnerRequest, deadline_s: float) -> PartnerResponse:
         """Return the part of a host of this process; `deadline_s` is a monotonic moment.
@@ -86,10 +93,23 @@ class HostParts:
         if request.guest not in served.head.roles.get("guest", ()):
             reason = f"party {request.guest} is no guest of the model"
             return _refused(ServingCode.AUTHORISATION, reason)
+        if self._is_too_much(request):
+            return _refused(ServingCode.OVERLOAD, "more rows per second than this guest may ask")
         if self._source is None:
             return _refused(ServingCode.SOURCE, "this party has no feature source")
         found = self._source.find(request.ids, deadline_s=deadline_s)
         return _part(served, found)
+
+    def _is_too_much(self, request: PartnerRequest) -> bool:
+        """Count the rows of a request; its guest and its model are known to be real."""
+        if self._rows_per_s is None:
+            return False
+        key = (request.guest, request.host, request.model_id)
+        rate = self._rates.get(key)
+        if rate is None:
+            made = Rate(self._rows_per_s, max(self._rows_per_s, 1.0), self._clock)
+            rate = self._rates.setdefault(key, made)
+        return not rate.take(len(request.ids))
 
 
 def _part(

@@ -60,7 +60,14 @@ class ServingProcess:
         )
         source = self._source()
         models, services = self._stored()
-        answers = HostParts(models, source, limits=settings.limits, metrics=metrics)
+        answers = HostParts(
+            models,
+            source,
+            limits=settings.limits,
+            rows_per_s=settings.partners.rows_per_s,
+            metrics=metrics,
+            clock=clock,
+        )
         own = answers.answer if settings.party_id is None else None
         partners = PartnerCalls(
             self._channels(credentials),

@@ -21,6 +21,7 @@ from fedflow.base.errors.serving_process import (
 from fedflow.base.values import dataclass
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.rates import Rate
 from fedflow.serving.releases import (
     HeaderRule,
     Percent,
@@ -69,6 +70,7 @@ class ServedService:
 
     bound: BoundService
     salt: bytes
+    rate: Rate | None  #: of its rows
 
 
 class Services:
@@ -149,8 +151,11 @@ class Services:
             return self._models.unload(model_id, model_version, self._read)
 
     def _read(self) -> None:
-        found = self._state.services()
-        self._services = {one.service_id: _served(one) for one in found}
+        before, clock = self._services, self._clock
+        self._services = {
+            one.service_id: _served(one, before.get(one.service_id), clock)
+            for one in self._state.services()
+        }
 
     def _checked(self, change: BindService, before: Release | None) -> Release:
         """Return the new release. Raises: BindingRefused, VersionNotLoaded."""
@@ -227,8 +232,14 @@ def _changed(change: BindService, before: Release | None) -> Release:
     )
 
 
-def _served(bound: BoundService) -> ServedService:
-    return ServedService(bound=bound, salt=bytes.fromhex(bound.salt))
+def _served(bound: BoundService, before: ServedService | None, clock: Clock) -> ServedService:
+    """Return a service ready to answer; its rate goes on where its options are the same."""
+    rows_per_s, rate = bound.options.rows_per_s, None
+    if before is not None and before.bound.options == bound.options:
+        rate = before.rate
+    elif rows_per_s is not None:
+        rate = Rate(rows_per_s, max(rows_per_s, 1.0), clock)
+    return ServedService(bound=bound, salt=bytes.fromhex(bound.salt), rate=rate)
 
 
 def _log(what: str, service_id: str, release: Release | None) -> None:

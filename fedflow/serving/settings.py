@@ -66,6 +66,8 @@ class PartnersPort(SettingsSection, frozen=True, kw_only=True):
     threads: Threads = 16  #: calls that are answered at once; one party has 3/4 of them at most
     message_mib: Mebibytes = 16  #: largest message
     allowed: tuple[str, ...] | None = None  #: guests that are answered; None: all with a route
+    #: rows of one guest and model on average; None: any
+    rows_per_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
 
 class AdminPort(SettingsSection, frozen=True, kw_only=True):

@@ -404,6 +404,29 @@ def test_a_service_may_do_without_a_host_and_says_so(
     )
 
 
+def test_rows_beyond_a_services_rate_are_code_124(pair: Pair) -> None:
+    change = {"service_id": "credit", "options": {"rows_per_s": 0.001}}
+    assert pair.guest.admin("POST", "bindings", change)[0] == 200
+    assert [pair.guest.infer(ROW)["retcode"] for _ in range(3)] == [0, 124, 124]
+    again = {"service_id": "credit", "rules": []}  # what changes no option gives no new rows
+    assert pair.guest.admin("POST", "bindings", again)[0] == 200
+    assert pair.guest.infer(ROW)["retcode"] == 124
+
+
+def test_rows_beyond_a_guests_rate_are_the_hosts_code_124(pair: Pair) -> None:
+    pair.host.stop()
+    pair.host.settings["partners"]["rows_per_s"] = 0.001
+    try:
+        pair.host.start()
+        assert wait_for(lambda: pair.guest.infer(ROW)["retcode"] != 2105, timeout_s=60)
+        answer = pair.guest.infer(ROW)
+        assert answer["retcode"] == 2124
+        assert "more rows per second than this guest may ask" in answer["retmsg"]
+    finally:
+        del pair.host.settings["partners"]["rows_per_s"]
+        pair.host.stop()
+
+
 def test_a_frozen_host_takes_no_longer_than_the_budget(pair: Pair) -> None:
     assert pair.host.process is not None
     pair.host.process.send_signal(signal.SIGSTOP)
