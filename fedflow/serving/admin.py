@@ -9,7 +9,9 @@ from urllib.parse import unquote
 import msgspec
 
 from fedflow.base.errors.serving_process import BadServingRequest
+from fedflow.serving.drift import VersionDrift, drift_answer, drift_lines
 from fedflow.serving.health import ServingHealth
+from fedflow.serving.load_state import VersionKey
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.releases import Release, plain
@@ -65,11 +67,15 @@ class AdminPortRoutes:
         raise no_route(call)
 
     def _metrics_text(self) -> bytes:
-        return self._metrics.text(
+        text = self._metrics.text(
             loaded=len(self._models.loaded()),
             refused=len(self._models.refused()),
             services=len(self._services.all()),
         )
+        return text + ("\n".join(drift_lines(self._drifts())) + "\n").encode()
+
+    def _drifts(self) -> list[tuple[VersionKey, VersionDrift]]:
+        return [(one.key, one.drift) for one in self._models.loaded()]
 
     def _route(self, call: HttpCall) -> Callable[[], Any] | None:
         """Return what a request does; None: there is no such route."""
@@ -77,6 +83,8 @@ class AdminPortRoutes:
         match call.method, *_words(call):
             case "GET", "models":
                 return self._list_models
+            case "GET", "drift":
+                return lambda: drift_answer(self._drifts())
             case "GET", "bindings":
                 return lambda: [self._shown(one) for one in services.all()]
             case "POST", "loads":

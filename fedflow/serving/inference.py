@@ -95,7 +95,9 @@ class Inference:
             return _without_bad_rows(rows, batch.errors, again)
         local = model.local(batch)
         parts = self._partners.ask(served, rows, deadline_s) if model.hosts else {}
-        return _merged(served, local, parts, len(rows))
+        answers = _merged(served, local, parts, len(rows))
+        served.drift.count(batch.features, answers)
+        return answers
 
 
 def _merged(

@@ -39,7 +39,7 @@ class LabelledCounts:
         with self._lock:
             values = sorted(self._values.items())
         for labels, value in values:
-            yield f"{name}{_braces(self._labels, labels)} {value}"
+            yield f"{name}{braces(self._labels, labels)} {value}"
 
 
 class LabelledHistogram:
@@ -76,11 +76,11 @@ class LabelledHistogram:
         bounds = [f"{bound:g}" for bound in self._buckets] + ["+Inf"]
         for labels, counts, total in found:
             for bound, count in zip(bounds, accumulate(counts), strict=True):
-                braces = _braces((*self._labels, "le"), (*labels, bound))
-                yield f"{name}_bucket{braces} {count}"
-            braces = _braces(self._labels, labels)
-            yield f"{name}_sum{braces} {total!r}"
-            yield f"{name}_count{braces} {sum(counts)}"
+                of_bound = braces((*self._labels, "le"), (*labels, bound))
+                yield f"{name}_bucket{of_bound} {count}"
+            of_all = braces(self._labels, labels)
+            yield f"{name}_sum{of_all} {total!r}"
+            yield f"{name}_count{of_all} {sum(counts)}"
 
 
 class ServingMetrics:
@@ -133,7 +133,8 @@ class ServingMetrics:
         return ("\n".join(lines) + "\n").encode()
 
 
-def _braces(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+def braces(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Return labels as text for Prometheus."""
     if not names:
         return ""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))

@@ -22,10 +22,12 @@ from fedflow.base.errors.serving_process import (
 )
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
+from fedflow.serving.drift import VersionDrift, drift_of
 from fedflow.serving.joining import JoinedRequests
 from fedflow.serving.load_state import LoadState, StoredLoad, VersionKey, sha256_of
 from fedflow.serving.online import Build, ServableModel
 from fedflow.serving.settings import ServingLimits
+from fedflow.wire.deployed_model import ReferenceHistograms
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class VersionHead(msgspec.Struct, frozen=True, kw_only=True):
     model_version: str
     digest: str
     roles: dict[str, list[str]] = {}
+    reference: ReferenceHistograms | None = None
 
 
 _heads: Final = msgspec.json.Decoder(VersionHead)
@@ -58,6 +61,7 @@ class ServedModel:
     head: VersionHead
     model: ServableModel
     line: JoinedRequests[Any, ItemAnswer]  #: of single requests
+    drift: VersionDrift
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,7 +246,14 @@ class ServedModels:
         line: JoinedRequests[Any, ItemAnswer] = JoinedRequests(
             most=self._limits.joined, waiting=self._limits.waiting
         )
-        return ServedModel(load_id=load.load_id, key=load.key, head=head, model=model, line=line)
+        return ServedModel(
+            load_id=load.load_id,
+            key=load.key,
+            head=head,
+            model=model,
+            line=line,
+            drift=drift_of(model, head.reference),
+        )
 
     def _publish(self, loaded: Mapping[VersionKey, ServedModel]) -> None:
         self._guests = {

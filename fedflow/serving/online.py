@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 Features = Mapping[str, Any]  #: values of one row by the names of its columns
 
 
 class OnlineBatch(Protocol):
     """Rows as a model has read them."""
+
+    @property
+    def features(self) -> NDArray[np.float64]:
+        """Return rows x `inputs`; NaN where a value is missing or text."""
 
     @property
     def errors(self) -> Mapping[int, str]:

@@ -134,7 +134,10 @@ def _part(
         if not bad:
             break
         errors |= {row: (int(ServingCode.FEATURES), why) for row, why in bad.items()}
-    return PartnerResponse(partial=served.model.partial(batch), errors=errors)
+    partial = served.model.partial(batch)
+    counted = [row for row in range(len(rows)) if row not in errors]
+    served.drift.count(batch.features if not errors else batch.features[counted])
+    return PartnerResponse(partial=partial, errors=errors)
 
 
 def _refused(code: ServingCode, message: str) -> PartnerResponse:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from numpy.typing import NDArray
+
 from fedflow.base.errors.models import ModelNotFound
 from fedflow.base.errors.serving_process import LoadRefused
 from fedflow.serving.scoring.host_answer import answer_of, read_answer
@@ -46,6 +48,10 @@ class LinearBatch:
 
     rows: list[dict[str, float]]
     errors: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def features(self) -> NDArray[np.float64]:
+        return np.array([list(row.values()) for row in self.rows], dtype=np.float64)
 
 
 @dataclass(frozen=True)
