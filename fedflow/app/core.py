@@ -72,6 +72,7 @@ from fedflow.wire.versions import OURS, Speaks
 if TYPE_CHECKING:
     from fedflow.app.models.local_history import LocalHistory
     from fedflow.app.models.publishing import LocalPublishing, Publishing
+    from fedflow.app.ports.data import TableWindows
     from fedflow.app.ports.serving import ServingServers
 
 
@@ -95,6 +96,7 @@ class Ports:
     providers: ProviderChoice | None = None  #: None: all components come with fedflow
     applications: Applications | None = None  #: None: this party has no Spark cluster
     servings: ServingServers | None = None  #: None: this party serves no models
+    windows: TableWindows | None = None  #: on tables of this server, for the reference of drift
 
 
 class Core:
@@ -135,7 +137,7 @@ class Core:
         self.parameter_updates, self.heartbeats = own.parameter_updates, own.heartbeats
         self.scheduler = Scheduler(leading)
 
-        of_models = _ModelHalf(kernel, repository=self.models, servings=ports.servings)
+        of_models = _ModelHalf(kernel, ports, repository=self.models)
         self.deployment, self.migrations = of_models.deployment, of_models.migrations
         self.publishing = of_models.publishing
         self.model_changes = of_models.changes
@@ -253,12 +255,10 @@ class _InitiatorHalf:
 class _ModelHalf:
     """What changes models at all their sites, and this server's part of it."""
 
-    def __init__(
-        self, kernel: Kernel, *, repository: ModelRepository, servings: ServingServers | None
-    ) -> None:
+    def __init__(self, kernel: Kernel, ports: Ports, *, repository: ModelRepository) -> None:
         self.changes = ModelChanges(kernel)
-        self.publishing = Lazy(lambda: _publishing(kernel, servings))
-        self.publish_here = Lazy(lambda: _local_publishing(kernel, repository, servings))
+        self.publishing = Lazy(lambda: _publishing(kernel, ports.servings))
+        self.publish_here = Lazy(lambda: _local_publishing(kernel, repository, ports))
         self.deployment = Deployment(kernel, model_changes=self.changes)
         self.migrations = Migrations(kernel, model_changes=self.changes)
         self.prepared = PreparedModels(clock=kernel.clock)
@@ -279,12 +279,12 @@ def _publishing(kernel: Kernel, servings: ServingServers | None) -> Publishing:
     return Publishing(kernel, servings=servings)
 
 
-def _local_publishing(
-    kernel: Kernel, repository: ModelRepository, servings: ServingServers | None
-) -> LocalPublishing:
+def _local_publishing(kernel: Kernel, repository: ModelRepository, ports: Ports) -> LocalPublishing:
     from fedflow.app.models.publishing import LocalPublishing  # most servers never need it
 
-    return LocalPublishing(kernel, repository=repository, servings=servings)
+    return LocalPublishing(
+        kernel, repository=repository, servings=ports.servings, windows=ports.windows
+    )
 
 
 def build_core(

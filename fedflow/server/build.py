@@ -88,6 +88,7 @@ from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.remote_gc import RemoteTableRows
+from fedflow.tables.row_ranges import LocalWindows
 from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.leader_forwarding import LeaderForwarding
@@ -263,6 +264,7 @@ class FedflowServer:
                 providers=self._modules,
                 applications=self._applications,
                 servings=servings_of(self.settings),
+                windows=LocalWindows(self.folders.tables),
             ),
             folders=self.folders,
             timing=self._timing,

@@ -177,6 +177,22 @@ def test_online_scores_are_those_of_the_predict_job(
     assert unknown["retcode"] == 2113, unknown
 
 
+def test_drift_is_measured_against_the_training_at_each_party(served: Served) -> None:
+    version = served.deployed("hetero_secureboost_0")
+    served.pair.guest.client.models.load(version)
+    scores = {"score"}
+    for place, named in ((served.guest, scores), (served.host, set[str]())):
+        _, answer = place.call(
+            "admin", "GET", "/admin/v1/drift", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        (found,) = [one for one in answer["data"] if one["model_version"] == version]
+        assert found["reference"].startswith(f"job {served.job_id}"), found["reference"]
+        assert {one["column"] for one in found["columns"] if one["kind"] == "score"} == named
+        assert len(found["columns"]) > 5
+        for column in found["columns"]:
+            assert sum(column["expected"]) == pytest.approx(1, abs=1e-4), column
+
+
 def test_what_is_loaded_and_bound_outlives_a_restart(served: Served) -> None:
     version = served.deployed("hetero_lr_0")
     models = served.pair.guest.client.models

@@ -22,8 +22,10 @@ from fedflow.app.models.deployment import (
     predict_dsl_of,
     stored_models,
 )
+from fedflow.app.models.drift_reference import DriftReferences
 from fedflow.app.models.model_changes import UNANSWERED, answer_of, sites_of
 from fedflow.app.models.models import ModelRepository
+from fedflow.app.ports.data import TableWindows
 from fedflow.app.ports.serving import ServingReply, ServingServers
 from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
@@ -150,11 +152,18 @@ class LocalPublishing(UseCase):
     """A site's half: its own share and its own serving processes."""
 
     def __init__(
-        self, kernel: Kernel, *, repository: ModelRepository, servings: ServingServers | None
+        self,
+        kernel: Kernel,
+        *,
+        repository: ModelRepository,
+        servings: ServingServers | None,
+        windows: TableWindows | None,
     ) -> None:
+        """`windows` read what drift is measured against; None: nothing is."""
         super().__init__(kernel)
         self._repository = repository
         self._servings = servings
+        self._references = windows and DriftReferences(store=kernel.store, windows=windows)
 
     def answer(self, incoming: TypedCommand[PublishModel]) -> Reply:
         """Carry out one step; twice has no second effect.
@@ -225,6 +234,7 @@ class LocalPublishing(UseCase):
             dsl=dict(dsl),
             parameters=parameters,
             components=components,
+            reference=self._references.of(version, dsl) if self._references else None,
         )
 
 
