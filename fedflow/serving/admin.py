@@ -45,12 +45,19 @@ class AdminPortRoutes:
         metrics: ServingMetrics,
         *,
         token: str | None,
+        tried: Callable[[HttpCall], dict[str, Any]],
+        partner_ids: Sequence[str] | None,
     ) -> None:
+        """`tried` answers a single request as the callers' port does; `partner_ids` are the names
+        of ids that it lets go to hosts, None: any.
+        """
         self._models = models
         self._services = services
         self._health = health
         self._metrics = metrics
         self._token = token
+        self._tried = tried
+        self._partner_ids = None if partner_ids is None else list(partner_ids)
 
     def answer(self, call: HttpCall) -> HttpAnswer:
         """Raises: FedflowError."""
@@ -87,6 +94,10 @@ class AdminPortRoutes:
                 return lambda: drift_answer(self._drifts())
             case "GET", "bindings":
                 return lambda: [self._shown(one) for one in services.all()]
+            case "GET", "tries":
+                return lambda: {"partner_ids": self._partner_ids}
+            case "POST", "tries":
+                return _json_checked(call, lambda: self._tried(call))
             case "POST", "loads":
                 return lambda: self._prepare(_json(call))
             case "POST", "loads", load_id, "commit":
@@ -130,6 +141,7 @@ class AdminPortRoutes:
                 "load_id": one.load_id,
                 "status": "loaded",
                 "inputs": list(one.model.inputs),
+                "texts": sorted(one.model.text_inputs),
                 "hosts": list(one.model.hosts),
                 "services": _services_of(services, one.key.model_id, one.key.model_version),
             }

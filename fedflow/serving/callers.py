@@ -112,6 +112,10 @@ class CallersPortRoutes:
             return looked
         raise no_route(call)
 
+    def tried(self, call: HttpCall) -> dict[str, Any]:
+        """Return the answer to a single request that came to the admin port, counted as others."""
+        return self._single(call, new_request_id(), self._clock.monotonic_s())
+
     def _single(self, call: HttpCall, case_id: str, started_s: float) -> dict[str, Any]:
         try:
             request = _singles.decode(call.body)

@@ -97,7 +97,15 @@ class ServingProcess:
             clock=clock,
         )
         callers = CallersPortRoutes(models, answering, health, settings=settings, clock=clock)
-        admin = AdminPortRoutes(models, services, health, metrics, token=settings.admin.token)
+        admin = AdminPortRoutes(
+            models,
+            services,
+            health,
+            metrics,
+            token=settings.admin.token,
+            tried=callers.tried,
+            partner_ids=settings.partner_ids,
+        )
         self.admin_port = self._listen(
             HttpServer(
                 application(admin.answer),
