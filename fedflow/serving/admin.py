@@ -16,7 +16,7 @@ from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.releases import Release, plain
 from fedflow.serving.service_state import BoundService, ReleaseChange
-from fedflow.serving.services import BindService, Services
+from fedflow.serving.services import BindService, Services, compared
 from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 _PREFIX: Final = "/admin/v1/"
@@ -108,6 +108,8 @@ class AdminPortRoutes:
                 return lambda: self._bind(_json(call))
             case "POST", "bindings", service_id, "rollback":
                 return _json_checked(call, lambda: _change(services.roll_back(service_id)))
+            case "GET", "bindings", service_id, "comparison":
+                return lambda: compared(services.get(service_id))
             case "DELETE", "bindings", service_id:
                 return lambda: _change(services.unbind(service_id))
             case "DELETE", "models", version:

@@ -9,21 +9,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServiceNotBound, VersionNotLoaded
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
-from fedflow.serving.inference import Inference, SelectedVersion
+from fedflow.serving.comparison import Comparison
+from fedflow.serving.inference import Inference
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
-from fedflow.serving.models import ServedModels
+from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.releases import Version
 from fedflow.serving.selection import Header
 from fedflow.serving.service_options import DEFAULT_SCORE
-from fedflow.serving.services import Services, version_of
+from fedflow.serving.services import SelectedVersion, ServedService, Services, version_of
 from fedflow.serving.settings import ServingSettings
+from fedflow.serving.shadows import Shadows
 from fedflow.serving.tensors import undeclared_id
 
 logger = logging.getLogger(__name__)
@@ -63,6 +67,7 @@ class Answering:
         models: ServedModels,
         services: Services,
         inference: Inference,
+        shadows: Shadows,
         *,
         metrics: ServingMetrics,
         settings: ServingSettings,
@@ -71,6 +76,7 @@ class Answering:
         self._models = models
         self._services = services
         self._inference = inference
+        self._shadows = shadows
         self._metrics = metrics
         self._settings = settings
         self._limits = settings.limits
@@ -105,7 +111,8 @@ class Answering:
     ) -> list[ItemAnswer]:
         """Return the answers of one version to rows."""
         limits, options = self._limits, chosen.options
-        if chosen.rate is not None and not chosen.rate.take(len(rows)):
+        service = chosen.service
+        if service is not None and service.rate is not None and not service.rate.take(len(rows)):
             items = [failed(ServingCode.OVERLOAD, _TOO_MANY)] * len(rows)
             self._count(asked, chosen, items)
             return items
@@ -119,6 +126,8 @@ class Answering:
         if options.on_fault == DEFAULT_SCORE:
             items = [_or_default(item, options.default_score) for item in items]
         self._count(asked, chosen, items)
+        if service is not None and service.comparison is not None:
+            self._compare(asked, service, chosen.served, asked_for, items)
         return items
 
     def select(
@@ -131,7 +140,7 @@ class Answering:
                 return self._of_service(asked, asked.service_id, ids, by="")
             if asked.model_version and settings.explicit_version:
                 served = self._models.of_version(asked.model_id, asked.model_version)
-                return SelectedVersion(served=served, service_id="", by=BY_VERSION)
+                return SelectedVersion(served=served, service=None, by=BY_VERSION)
             if settings.default_service is not None:
                 return self._of_service(asked, settings.default_service, ids, by=BY_DEFAULT)
         except ServiceNotBound as exc:
@@ -161,13 +170,33 @@ class Answering:
     ) -> SelectedVersion:
         service = self._services.get(service_id)
         served, why = version_of(service, self._models, ids, asked.case_id, asked.header)
-        return SelectedVersion(
-            served=served,
-            service_id=service_id,
-            by=by or why,
-            options=service.bound.options,
-            rate=service.rate,
-        )
+        return SelectedVersion(served=served, service=service, by=by or why)
+
+    def _compare(
+        self,
+        asked: CallerRequest,
+        service: ServedService,
+        served: ServedModel,
+        rows: Sequence[OnlineRow],
+        items: Sequence[ItemAnswer],
+    ) -> None:
+        """Count what a version answered, and let the shadows score the same rows."""
+        comparison = service.comparison or Comparison()
+        own, now_s = (served.key.model_id, served.key.model_version), self._clock.monotonic_s
+        comparison.count(own, items, now_s() - asked.started_s)
+
+        def score(version: Version) -> None:
+            try:
+                started_s, shadow = now_s(), self._models.of_version(*version)
+            except VersionNotLoaded:  # it was unloaded meanwhile
+                return
+            deadline_s = started_s + self._limits.batch_ms / 1000
+            found = self._inference.batch(shadow, rows, deadline_s)
+            comparison.count(version, found, now_s() - started_s, answered=items)
+
+        for version in service.shadows:
+            if version != own:
+                self._shadows.run(partial(score, version))
 
     def _count(
         self, asked: CallerRequest, chosen: SelectedVersion, items: Sequence[ItemAnswer]

@@ -20,11 +20,12 @@ from fedflow.serving.admin import look_answer
 from fedflow.serving.answering import AnsweredRow, Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES, SelectedVersion, case_id_of
+from fedflow.serving.inference import MOST_VALUES, case_id_of
 from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.services import SelectedVersion
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, check_token, json_answer, no_route
 

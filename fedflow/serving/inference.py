@@ -11,15 +11,12 @@ from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.values import dataclass
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, failed_at_host
 from fedflow.serving.joining import TooManyWait, WaitedTooLong
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
 from fedflow.serving.online import OnlineScore
 from fedflow.serving.partner_parts import HostPart, OnlineRow, PartnerParts
-from fedflow.serving.rates import Rate
-from fedflow.serving.service_options import NO_OPTIONS, ServiceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +26,6 @@ _CASE_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 _BUSY: Final = "so many requests of this model wait already that this one is refused"
 _LATE: Final = "the request was not answered in time"
 _DEFECT: Final = "internal error; the log has the details"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SelectedVersion:
-    """What answers a request, and why."""
-
-    served: ServedModel
-    service_id: str  #: empty: the version was named
-    by: str  #: service, weight, rule, version or default
-    options: ServiceOptions = NO_OPTIONS  #: of the service
-    rate: Rate | None = None  #: of the service's rows
 
 
 def case_id_of(given: str, other: str) -> str:

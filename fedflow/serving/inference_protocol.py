@@ -21,10 +21,11 @@ from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES, SelectedVersion, case_id_of
+from fedflow.serving.inference import MOST_VALUES, case_id_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.services import SelectedVersion
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.tensors import (
     InferRequest,

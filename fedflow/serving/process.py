@@ -27,6 +27,7 @@ from fedflow.serving.partners import HostParts, PartnersServer
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
 from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
+from fedflow.serving.shadows import Shadows
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
 from fedflow.serving.state_file import StateFile
 from fedflow.serving.wsgi import application
@@ -88,10 +89,13 @@ class ServingProcess:
         self._stack.callback(server.stop, 3.0)
         server.listen()
         self.partners_port = server.port
+        shadows = Shadows()
+        self._stack.callback(shadows.close)
         answering = Answering(
             models,
             services,
             Inference(PartnerParts(partners), metrics=metrics, clock=clock),
+            shadows,
             metrics=metrics,
             settings=settings,
             clock=clock,

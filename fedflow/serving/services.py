@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
+from fedflow.serving.comparison import Comparison
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
@@ -27,6 +28,7 @@ from fedflow.serving.releases import (
     Percent,
     Release,
     ReleasedVersion,
+    Version,
     check_release,
     with_version,
 )
@@ -71,6 +73,31 @@ class ServedService:
     bound: BoundService
     salt: bytes
     rate: Rate | None  #: of its rows
+    comparison: Comparison | None  #: None: one version alone answers
+
+    @property
+    def shadows(self) -> list[Version]:
+        """Return the versions that score beside the one that answers."""
+        return [one.version for one in self.bound.release.versions if one.shadow]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectedVersion:
+    """What answers a request, and why."""
+
+    served: ServedModel
+    service: ServedService | None  #: None: the version was named
+    by: str  #: service, weight, rule, version or default
+
+    @property
+    def service_id(self) -> str:
+        """Return the service; an empty text: the version was named."""
+        return "" if self.service is None else self.service.bound.service_id
+
+    @property
+    def options(self) -> ServiceOptions:
+        """Return the options of the service."""
+        return NO_OPTIONS if self.service is None else self.service.bound.options
 
 
 class Services:
@@ -206,6 +233,16 @@ def version_of(
     return models.of_version(model_id, model_version), by
 
 
+def compared(service: ServedService) -> list[dict[str, Any]]:
+    """Return how the versions of a service compare; one that is alone has nothing beside it."""
+    release = service.bound.release
+    parts = {
+        one.version: "shadow" if one.shadow else f"{one.weight:g}%" for one in release.versions
+    }
+    comparison = service.comparison or Comparison()
+    return comparison.shown(release.main.version, parts)
+
+
 def _changed(change: BindService, before: Release | None) -> Release:
     if change.versions is not None:
         if change.model_id or change.model_version:
@@ -233,13 +270,23 @@ def _changed(change: BindService, before: Release | None) -> Release:
 
 
 def _served(bound: BoundService, before: ServedService | None, clock: Clock) -> ServedService:
-    """Return a service ready to answer; its rate goes on where its options are the same."""
+    """Return a service ready to answer.
+
+    Its rate goes on where options are the same, its counts where versions are.
+    """
     rows_per_s, rate = bound.options.rows_per_s, None
     if before is not None and before.bound.options == bound.options:
         rate = before.rate
     elif rows_per_s is not None:
         rate = Rate(rows_per_s, max(rows_per_s, 1.0), clock)
-    return ServedService(bound=bound, salt=bytes.fromhex(bound.salt), rate=rate)
+    versions = {one.version for one in bound.release.versions}
+    known = {one.version for one in before.bound.release.versions} if before is not None else set()
+    comparison = before.comparison if before is not None and versions == known else None
+    if comparison is None and len(versions) > 1:
+        comparison = Comparison()
+    return ServedService(
+        bound=bound, salt=bytes.fromhex(bound.salt), rate=rate, comparison=comparison
+    )
 
 
 def _log(what: str, service_id: str, release: Release | None) -> None:

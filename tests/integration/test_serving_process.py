@@ -201,6 +201,33 @@ def test_a_rule_on_a_header_chooses_the_version(pair: Pair) -> None:
     assert found == {"beta": ("v2", "rule"), "other": ("v1", "service")}
 
 
+def test_a_shadow_scores_the_same_rows_and_answers_nobody(pair: Pair) -> None:
+    pair.load("v2")
+    body = {"service_id": "credit", "model_id": MODEL_ID, "model_version": "v2", "shadow": True}
+    assert pair.guest.admin("POST", "bindings", body)[0] == 200
+    for number in range(50):
+        answer = pair.guest.infer({**ROW, "x0": number / 50})
+        assert answer["data"]["modelVersion"] == "v1"
+
+    def compared() -> Any:
+        found = pair.guest.admin("GET", "bindings/credit/comparison")[1]["data"]
+        return {one["model_version"]: one for one in found}
+
+    assert wait_for(lambda: compared()["v2"]["rows"] == 50, timeout_s=60)
+    found = compared()
+    assert (found["v1"]["part"], found["v2"]["part"]) == ("100%", "shadow")
+    assert (found["v1"]["rows"], found["v1"]["errors"]) == (50, 0)
+    scores = [
+        [expected_score({**ROW, "x0": n / 50, **ROWS["u1"]}, version=version) for n in range(50)]
+        for version in ("v1", "v2")
+    ]
+    means = [sum(one) / 50 for one in scores]
+    assert [found[one]["mean_score"] for one in ("v1", "v2")] == pytest.approx(means, abs=1e-9)
+    assert found["v2"]["compared_rows"] == 50
+    difference = sum(abs(a - b) for a, b in zip(*scores, strict=True)) / 50
+    assert found["v2"]["mean_difference"] == pytest.approx(difference, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-
 from numpy.typing import NDArray
 
 from fedflow.base.errors.models import ModelNotFound
