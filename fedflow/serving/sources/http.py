@@ -5,11 +5,15 @@
 Asked is `POST url` with `{"ids": [{name: value, ...}, ...]}`; the answer is `{"data": [...]}` with
 an object of features per item, in their order, or null if there are none. Ids stand in the body
 only. Redirects are not followed, and proxies of the environment are not used.
+
+A service that is slow for one id is slow for its call. With fewer `ids_per_call` there are several
+calls, up to `calls` of them at once, and only those of the slow id fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,8 +21,14 @@ import requests
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.serving.codes import ServingCode
-from fedflow.serving.sources.source import FeatureFault, Ids, not_found, options_as
+from fedflow.base.thread_starts import Pool
+from fedflow.serving.sources.source import (
+    FeatureFault,
+    Ids,
+    failed_source,
+    not_found,
+    options_as,
+)
 
 _MOST_BYTES: Final = 16 * 1024 * 1024  #: of an answer
 
@@ -27,15 +37,19 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Options of the source `http`."""
 
     url: str
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000  #: of a call
     headers: dict[str, str] = {}  #: such as a token of the service
+    ids: list[str] = []  #: names of the ids that it is asked with; none: all that are given
+    ids_per_call: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10_000
+    calls: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8  #: at once
 
 
 class _Found(msgspec.Struct, frozen=True):
-    data: list[dict[str, str | int | float | bool | None] | None]
+    data: list[msgspec.Raw]
 
 
 _answers: Final = msgspec.json.Decoder(_Found)
+_items: Final = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)
 
 
 class HttpFeatures:
@@ -43,36 +57,54 @@ class HttpFeatures:
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
+        self.id_names = frozenset(options.ids)
         self._clock = SystemClock()
         self._session = requests.Session()
         self._session.trust_env = False
+        adapter = requests.adapters.HTTPAdapter(pool_maxsize=4 * options.calls)
+        self._session.mount("http://", adapter)
+        self._session.mount("https://", adapter)
+        self._pool = Pool(options.calls, thread_name_prefix="fedflow-features")
 
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
     ) -> list[Mapping[str, Any] | FeatureFault]:
         """Return what the service gives for each item."""
-        left_s = max(deadline_s - self._clock.monotonic_s(), 0.001)
+        number = self._options.ids_per_call
+        parts = [ids[start : start + number] for start in range(0, len(ids), number)]
+        if len(parts) == 1:
+            return self._call(ids, deadline_s)
+        found = self._pool.map(partial(self._call, deadline_s=deadline_s), parts)
+        return [item for part in found for item in part]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.shutdown()
+        self._session.close()
+
+    def _call(
+        self, ids: Sequence[Ids], deadline_s: float
+    ) -> list[Mapping[str, Any] | FeatureFault]:
+        left_s = deadline_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            return [failed_source("no time was left to ask the feature service")] * len(ids)
         try:
             raw = self._asked(ids, min(left_s, self._options.timeout_ms / 1000))
             found = _answers.decode(raw).data
         except (requests.RequestException, msgspec.MsgspecError, ValueError, RecursionError) as exc:
             reason = f"the feature service failed ({type(exc).__name__})"
-            return [FeatureFault(retcode=ServingCode.SOURCE, reason=reason)] * len(ids)
+            return [failed_source(reason)] * len(ids)
         if len(found) != len(ids):
             reason = f"the feature service gave {len(found)} items for {len(ids)}"
-            return [FeatureFault(retcode=ServingCode.SOURCE, reason=reason)] * len(ids)
-        return [not_found() if one is None else _present(one) for one in found]
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
+            return [failed_source(reason)] * len(ids)
+        return [_read(one) for one in found]
 
     def _asked(self, ids: Sequence[Ids], timeout_s: float) -> bytes:
         """Return the body of the answer. Raises: requests.RequestException, ValueError."""
         end_s = self._clock.monotonic_s() + timeout_s
         with self._session.post(
             self._options.url,
-            data=msgspec.json.encode({"ids": [dict(one) for one in ids]}),
+            data=msgspec.json.encode({"ids": [self._sent(one) for one in ids]}),
             headers={"Content-Type": "application/json", **self._options.headers},
             timeout=timeout_s,
             allow_redirects=False,
@@ -87,8 +119,19 @@ class HttpFeatures:
                     raise ValueError("the answer is too long, or too slow")
             return bytes(body)
 
+    def _sent(self, ids: Ids) -> Ids:
+        """Return the ids of an item that the service gets."""
+        names = self.id_names
+        return {name: value for name, value in ids.items() if not names or name in names}
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+
+def _read(raw: msgspec.Raw) -> Mapping[str, Any] | FeatureFault:
+    try:
+        values = _items.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return failed_source("the feature service gave something that are no features")
+    if values is None:
+        return not_found()
     return {name: value for name, value in values.items() if value is not None}
 
 

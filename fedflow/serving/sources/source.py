@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeVar
@@ -15,7 +16,10 @@ from fedflow.serving.codes import ServingCode
 from fedflow.serving.messages import IdValue
 
 GROUP: Final = "fedflow.serving.feature_source"
-_BUILT_IN: Final = ("http", "sqlite", "table")  #: modules of this package
+_BUILT_IN: Final = ("composite", "http", "sqlite", "table")
+_PATH: Final = "features"  #: of the section whose options a source reads; its errors name it so
+
+_TYPES: Final = (float, int, str, bool)  #: of features
 
 Ids = Mapping[str, IdValue]
 T = TypeVar("T", bound=msgspec.Struct)
@@ -32,6 +36,10 @@ class FeatureFault:
 class FeatureSource(Protocol):
     """Finds features by ids. Thread-safe."""
 
+    @property
+    def id_names(self) -> frozenset[str]:
+        """Return the names of the ids that it looks for; none: whatever it is given."""
+
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
     ) -> Sequence[Mapping[str, Any] | FeatureFault]:
@@ -47,25 +55,49 @@ class FeatureSource(Protocol):
 OpenSource = Callable[[Mapping[str, Any]], FeatureSource]
 
 
-def open_feature_source(name: str, options: Mapping[str, Any]) -> FeatureSource:
-    """Return a source of this package, or of an entry point. Raises: BadServingSetting."""
+def open_feature_source(
+    name: str, options: Mapping[str, Any], *, path: str = _PATH
+) -> FeatureSource:
+    """Return a source of this package, or of an entry point; `path` is that of the settings.
+
+    The option `names` is that of every source. Raises: BadServingSetting.
+    """
+    opened = _opener(name, path)
+    own = {key: value for key, value in options.items() if key != "names"}
+    try:
+        names = options_as({"names": options.get("names", {})}, _Names).names
+        _check_names(names)
+        source = opened(own)
+    except BadServingSetting as exc:
+        place = str(exc.fields["path"])
+        if place.startswith(f"{_PATH}.options"):
+            place = path + place.removeprefix(_PATH)
+        raise BadServingSetting(path=place, reason=exc.fields["reason"]) from exc
+    return RenamedFeatures(source, names) if names else source
+
+
+def _opener(name: str, path: str) -> OpenSource:
+    """Return what opens the source of a name. Raises: BadServingSetting."""
     others = {one.name: one for one in entry_points(group=GROUP)}
     try:
         if name in _BUILT_IN:
-            opened = _built_in(name)
-        elif name in others:
-            opened = others[name].load()
-        else:
-            known = ", ".join(sorted({*_BUILT_IN, *others}))
-            reason = f"there is no {name!r}; known are {known}"
-            raise BadServingSetting(path="features.source", reason=reason)
+            return _built_in(name)
+        if name in others:
+            loaded: OpenSource = others[name].load()
+            return loaded
     except (ImportError, AttributeError) as exc:
-        raise BadServingSetting(path="features.source", reason=f"{name}: {exc}") from exc
-    return opened(options)
+        raise BadServingSetting(path=f"{path}.source", reason=f"{name}: {exc}") from exc
+    known = ", ".join(sorted({*_BUILT_IN, *others}))
+    reason = f"there is no {name!r}; known are {known}"
+    raise BadServingSetting(path=f"{path}.source", reason=reason)
 
 
 def _built_in(name: str) -> OpenSource:
     """Return what opens a source of this package; libraries of the others are not imported."""
+    if name == "composite":
+        from fedflow.serving.sources.composite import open_source as open_composite
+
+        return open_composite
     if name == "table":
         from fedflow.serving.sources.table import open_source as open_table
 
@@ -77,6 +109,44 @@ def _built_in(name: str) -> OpenSource:
     from fedflow.serving.sources.http import open_source as open_http
 
     return open_http
+
+
+class _Names(msgspec.Struct, frozen=True, kw_only=True):
+    names: dict[str, str]  #: columns of the source -> columns of the model
+
+
+def _check_names(names: Mapping[str, str]) -> None:
+    twice = [name for name, count in Counter(names.values()).items() if count > 1]
+    if twice:
+        reason = f"two columns become {twice[0]!r}"
+        raise BadServingSetting(path="features.options.names", reason=reason)
+
+
+class RenamedFeatures:
+    """A source whose columns have other names than the model's."""
+
+    def __init__(self, source: FeatureSource, names: Mapping[str, str]) -> None:
+        """`names` are the model's by those of the source; others stay as they are."""
+        self._source = source
+        self._names = names
+        self.id_names = source.id_names
+
+    def find(
+        self, ids: Sequence[Ids], *, deadline_s: float
+    ) -> list[Mapping[str, Any] | FeatureFault]:
+        """Return the features of each item by the names of the model."""
+        found = self._source.find(ids, deadline_s=deadline_s)
+        return [one if isinstance(one, FeatureFault) else self._renamed(one) for one in found]
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+
+    def _renamed(self, row: Mapping[str, Any]) -> Mapping[str, Any] | FeatureFault:
+        renamed = {self._names.get(name, name): value for name, value in row.items()}
+        if len(renamed) < len(row):
+            return failed_source("two columns of the source have one name of the model")
+        return renamed
 
 
 def options_as(options: Mapping[str, Any], kind: type[T]) -> T:
@@ -103,6 +173,20 @@ def key_of(ids: Ids, names: Sequence[str]) -> tuple[str, ...] | FeatureFault:
             value = int(value)
         texts.append(str(value))
     return tuple(texts)
+
+
+def as_features(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any] | FeatureFault:
+    """Return a row without its missing values; a fault: one has no type of a feature."""
+    row = {name: value for name, value in zip(columns, values, strict=True) if value is not None}
+    if len(row) > sum(type(value) in _TYPES for value in row.values()):
+        name = next(name for name, value in row.items() if type(value) not in _TYPES)
+        return failed_source(f"the column {name} has neither numbers nor texts")
+    return row
+
+
+def failed_source(reason: str) -> FeatureFault:
+    """Return the fault of an item at which the source failed."""
+    return FeatureFault(retcode=ServingCode.SOURCE, reason=reason)
 
 
 def not_found() -> FeatureFault:

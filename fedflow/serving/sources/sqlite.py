@@ -4,7 +4,8 @@
       source: sqlite
       options: {path: /data/features.sqlite, query: "SELECT x0, x1 FROM f WHERE id = :device_id"}
 
-The query names ids as `:name`; they are bound, never put into its text. The file is only read.
+The query names ids as `:name`; they are bound, never put into its text. The file is only read. An
+id whose query takes longer than `timeout_ms` has an error, and the others are looked up.
 """
 
 from __future__ import annotations
@@ -14,14 +15,23 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.sources.source import FeatureFault, Ids, not_found, options_as
+from fedflow.serving.messages import IdValue
+from fedflow.serving.sources.query import NamedQuery
+from fedflow.serving.sources.source import (
+    FeatureFault,
+    Ids,
+    as_features,
+    failed_source,
+    not_found,
+    options_as,
+)
 
 _STEPS: Final = 1_000  #: of SQLite's machine, between two looks at the clock
 
@@ -31,13 +41,16 @@ class SqliteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     path: str
     query: str  #: gives one row per id, the names of its columns are those of the features
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000  #: of the query for one id
 
 
 class SqliteFeatures:
     """The features that a query finds, one connection per thread."""
 
-    def __init__(self, path: Path, query: str) -> None:
+    def __init__(self, path: Path, query: str, *, timeout_ms: int = 1_000) -> None:
         """Try the query. Raises: sqlite3.Error: it is none, or the file cannot be read."""
+        self.id_names = frozenset(NamedQuery.of(query).names)
+        self._timeout_s = timeout_ms / 1000
         self._uri = f"{path.absolute().as_uri()}?mode=ro"
         self._query = query
         self._clock = SystemClock()
@@ -57,9 +70,7 @@ class SqliteFeatures:
     ) -> list[Mapping[str, Any] | FeatureFault]:
         """Return what the query gives for each item."""
         link = self._link()
-        late = self._clock.monotonic_s
-        link.set_progress_handler(lambda: late() > deadline_s, _STEPS)
-        return [self._find(link, one) for one in ids]
+        return [self._find(link, one, deadline_s) for one in ids]
 
     def close(self) -> None:
         """Close all connections."""
@@ -68,23 +79,26 @@ class SqliteFeatures:
                 link.close()
             self._links.clear()
 
-    def _find(self, link: sqlite3.Connection, ids: Ids) -> Mapping[str, Any] | FeatureFault:
+    def _find(
+        self, link: sqlite3.Connection, ids: Ids, deadline_s: float
+    ) -> Mapping[str, Any] | FeatureFault:
+        now_s = self._clock.monotonic_s
+        end_s = min(deadline_s, now_s() + self._timeout_s)
+        link.set_progress_handler(lambda: now_s() > end_s, _STEPS)
         try:
-            cursor = link.execute(self._query, dict(ids))
+            cursor = link.execute(self._query, {name: _bound(name, v) for name, v in ids.items()})
             rows = cursor.fetchmany(2)
-        except (sqlite3.ProgrammingError, OverflowError) as exc:  # an id is missing, or too large
+        except (sqlite3.ProgrammingError, OverflowError, ValueError) as exc:
+            # an id is missing, too large, or of no type of an id
             return FeatureFault(retcode=ServingCode.FEATURES, reason=f"the ids do not fit: {exc}")
         except sqlite3.Error as exc:
-            reason = "the query took too long" if "interrupted" in str(exc) else "the query failed"
-            return FeatureFault(retcode=ServingCode.SOURCE, reason=reason)
+            late = "interrupted" in str(exc)
+            return failed_source("the query took too long" if late else "the query failed")
         if not rows:
             return not_found()
         if len(rows) > 1:
-            return FeatureFault(
-                retcode=ServingCode.SOURCE, reason="the query gives several rows for the id"
-            )
-        names = [column[0] for column in cursor.description]
-        return {n: value for n, value in zip(names, rows[0], strict=True) if value is not None}
+            return failed_source("the query gives several rows for the id")
+        return as_features([column[0] for column in cursor.description], rows[0])
 
     def _link(self) -> sqlite3.Connection:
         link: sqlite3.Connection | None = getattr(self._own, "link", None)
@@ -96,10 +110,17 @@ class SqliteFeatures:
         return link
 
 
+def _bound(name: str, value: IdValue) -> IdValue:
+    """Return what stands for an id. Raises: ValueError: it is neither text nor a whole number."""
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"the id {name} is neither text nor a whole number")
+    return int(value) if isinstance(value, float) else value
+
+
 def open_source(options: Mapping[str, Any]) -> SqliteFeatures:
     """Open the file. Raises: BadServingSetting."""
     given = options_as(options, SqliteOptions)
     try:
-        return SqliteFeatures(Path(given.path), given.query)
+        return SqliteFeatures(Path(given.path), given.query, timeout_ms=given.timeout_ms)
     except sqlite3.Error as exc:
         raise BadServingSetting(path="features.options", reason=f"{given.path}: {exc}") from exc

@@ -34,6 +34,7 @@ class TableFeatures:
     def __init__(self, ids: Sequence[str], columns: Mapping[str, Sequence[str | None]]) -> None:
         """`columns` have the texts of all cells. Raises: ValueError: an id is there twice."""
         self._ids = tuple(ids)
+        self.id_names = frozenset(ids)
         keys = list(zip(*(columns[name] for name in ids), strict=True))
         self._rows = {key: number for number, key in enumerate(keys)}
         if len(self._rows) < len(keys):

@@ -1,13 +1,11 @@
-"""Feature sources: what they find, what an id may be, and an error per item."""
+"""What single feature sources have of their own; tests/contract has what all of them promise."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,9 @@ import pytest
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
+from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, open_feature_source
+from tests.support.feature_service import FeatureService, feature_service
 
 CSV = "device_id,day,x0,x1,kind\nu1,1,1.5,-2,a\nu2,1,,4,b\n8,2,0.25,1e3,\n"
 
@@ -42,16 +42,7 @@ def csv(tmp_path: Path) -> Path:
 # --- table ----------------------------------------------------------------------------------------
 
 
-def test_a_table_has_numbers_and_texts_and_leaves_out_what_is_missing(csv: Path) -> None:
-    source = opened("table", path=str(csv), ids=["device_id"])
-    assert found(source, {"device_id": "u1"}, {"device_id": "u2"}, {"device_id": 8}) == [
-        {"day": 1.0, "x0": 1.5, "x1": -2.0, "kind": "a"},
-        {"day": 1.0, "x1": 4.0, "kind": "b"},
-        {"day": 2.0, "x0": 0.25, "x1": 1000.0},
-    ]
-
-
-def test_each_id_that_cannot_be_found_has_an_error_of_its_own(csv: Path) -> None:
+def test_a_table_may_be_looked_up_by_several_ids(csv: Path) -> None:
     source = opened("table", path=str(csv), ids=["device_id", "day"])
     ids = ({"device_id": "u1", "day": 1.0}, {"device_id": "u1", "day": 2}, {"device_id": "u1"},
            {"device_id": True, "day": 1}, {"device_id": 0.5, "day": 1})  # fmt: skip
@@ -94,7 +85,7 @@ def test_a_table_that_is_none_stops_the_start(
 
 
 def test_a_source_that_nobody_has_is_named() -> None:
-    with pytest.raises(BadServingSetting, match="known are http, sqlite, table"):
+    with pytest.raises(BadServingSetting, match="known are composite, http, sqlite, table"):
         opened("oracle")
 
 
@@ -114,13 +105,12 @@ def database(tmp_path: Path) -> Path:
 QUERY = "SELECT x0, kind FROM f WHERE id = :device_id"
 
 
-def test_a_query_gets_ids_as_parameters(database: Path) -> None:
+def test_two_rows_of_one_id_are_an_error_and_so_is_a_number_that_is_too_large(
+    database: Path,
+) -> None:
     with closing(opened("sqlite", path=str(database), query=QUERY)) as source:
-        injected = {"device_id": "u1' OR '1'='1"}
-        ids = [{"device_id": one} for one in ("u1", "u2", "u3", "2", 2**70)]
-        assert found(source, *ids, injected, {}) == [
-            {"x0": 1.5}, {"kind": "b"}, 113, 116, 102, 113, 102,
-        ]  # fmt: skip
+        ids = [{"device_id": one} for one in ("u1", "2", 2**70)]
+        assert found(source, *ids) == [{"x0": 1.5}, 116, 102]
 
 
 def test_a_query_may_not_write_and_not_take_too_long(database: Path) -> None:
@@ -144,50 +134,13 @@ def test_a_query_that_is_none_stops_the_start(database: Path) -> None:
 # --- http -----------------------------------------------------------------------------------------
 
 
-class Service(ThreadingHTTPServer):
-    """Gives what it is told, and remembers what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer: tuple[int, bytes] = (200, b"")
-        self.asked: list[tuple[str, Any]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/features"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Service
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append((self.path, json.loads(body)))
-        status, raw = self.server.answer
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(raw)))
-        if status == 302:
-            self.send_header("Location", "/elsewhere")
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
-
-
 @pytest.fixture
-def service() -> Iterator[Service]:
-    with Service() as service:
-        thread = threading.Thread(target=service.serve_forever, args=(0.01,))
-        thread.start()
+def service() -> Iterator[FeatureService]:
+    with feature_service() as service:
         yield service
-        service.shutdown()
-        thread.join()
 
 
-def test_a_service_is_asked_with_ids_in_the_body(service: Service) -> None:
+def test_a_service_is_asked_with_ids_in_the_body(service: FeatureService) -> None:
     data = [{"x0": 1, "x1": None, "kind": "a"}, None]
     service.answer = (200, json.dumps({"data": data}).encode())
     with closing(opened("http", url=service.url, headers={"X-Token": "t"})) as source:
@@ -205,17 +158,106 @@ def test_a_service_is_asked_with_ids_in_the_body(service: Service) -> None:
     ],
     ids=lambda answer: str(answer[0]) + answer[1][:12].decode(),
 )  # fmt: skip
-def test_an_answer_that_is_none_is_code_116(service: Service, answer: tuple[int, bytes]) -> None:
+def test_an_answer_that_is_none_is_code_116(
+    service: FeatureService, answer: tuple[int, bytes]
+) -> None:
     service.answer = answer
     with closing(opened("http", url=service.url)) as source:
         assert found(source, {"device_id": "u1"}) == [116]
     assert len(service.asked) == 1  # no redirect is followed
 
 
-def test_a_service_that_does_not_answer_is_code_116(service: Service) -> None:
+def test_a_service_that_does_not_answer_is_code_116(service: FeatureService) -> None:
     url = service.url
     service.server_close()
     with closing(opened("http", url=url)) as source:
         assert found(source, {"device_id": "u1"}) == [116]
     with pytest.raises(BadServingSetting, match="http://"):
         opened("http", url="file:///etc/passwd")
+
+
+def test_a_service_may_get_fewer_ids_and_in_several_calls(service: FeatureService) -> None:
+    service.look_up = lambda ids: {"x0": ids["device_id"]}
+    options = {"url": service.url, "ids": ["device_id"], "ids_per_call": 2, "calls": 1}
+    with closing(opened("http", **options)) as source:
+        asked = [{"device_id": number, "more": "m"} for number in range(5)]
+        assert found(source, *asked) == [{"x0": number} for number in range(5)]
+        assert source.id_names == {"device_id"}
+    assert [[one["device_id"] for one in body["ids"]] for _, body in service.asked] == [
+        [0, 1], [2, 3], [4],
+    ]  # fmt: skip
+    assert "more" not in str(service.asked)
+
+
+# --- names, several sources -----------------------------------------------------------------------
+
+
+def test_names_that_lead_to_one_column_are_refused_or_fail_the_item(csv: Path) -> None:
+    options: dict[str, Any] = {"path": str(csv), "ids": ["device_id"]}
+    with pytest.raises(BadServingSetting, match="two columns become 'a'") as caught:
+        opened("table", **options, names={"x0": "a", "x1": "a"})
+    assert caught.value.fields["path"] == "features.options.names"
+    source = opened("table", **options, names={"x0": "x1"})
+    assert found(source, {"device_id": "u1"}, {"device_id": "u2"}) == [
+        116, {"day": 1.0, "x1": 4.0, "kind": "b"},
+    ]  # fmt: skip
+
+
+def part(path: Path, **more: Any) -> dict[str, Any]:
+    return {"source": "table", "options": {"path": str(path), "ids": ["id"]}, **more}
+
+
+def test_a_row_of_several_sources_and_errors_that_name_the_source(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.csv", "b.csv", "c.csv")]
+    paths[0].write_text("id,x0\nu1,1\nu2,2\nu4,4\n")
+    paths[1].write_text("id,x1\nu1,5\nu3,6\nu4,7\n")
+    paths[2].write_text("id,x2,x1\nu1,8,\nu4,,9\n")
+    source = opened("composite", sources=[
+        part(paths[0], name="first"), part(paths[1], name="second"),
+        part(paths[2], name="third", needed=False),
+    ])  # fmt: skip
+    assert source.id_names == {"id"}
+    items = source.find([{"id": f"u{n}"} for n in (1, 2, 3, 4)], deadline_s=1e12)
+    assert items[0] == {"x0": 1.0, "x1": 5.0, "x2": 8.0}
+    faults = [(one.retcode, one.reason) for one in items[1:] if isinstance(one, FeatureFault)]
+    assert faults == [
+        (113, "source second: there are no features for the id"),
+        (113, "source first: there are no features for the id"),
+        (116, "source third: another one has its column x1, too"),
+    ]
+    paths[2].write_text("id,x2\n")
+    last = opened("composite", sources=[part(paths[0], name="a"), part(paths[2], needed=False)])
+    assert found(last, {"id": "u2"}) == [{"x0": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("sources", "path"),
+    [
+        ([], "features.options.sources"),
+        ([{"options": {}}], "features.options.sources[0]"),
+        ([{"source": "nobody"}], "features.options.sources[0].source"),
+        ([part(Path("/none.csv"))], "features.options.sources[0].options.path"),
+        ([part(Path("/a"), name="a"), part(Path("/b"), name="a")],
+         "features.options.sources[0].name"),
+        ([{"source": "composite", "options": {"sources": [part(Path("/none.csv"))]}}],
+         "features.options.sources[0].options.sources[0].options.path"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_one_of_several_sources_has_its_path(sources: Any, path: str) -> None:
+    with pytest.raises(BadServingSetting) as caught:
+        opened("composite", sources=sources)
+    assert caught.value.fields["path"] == path
+
+
+# --- keys and queries -----------------------------------------------------------------------------
+
+
+def test_parameters_of_a_query_are_names_outside_of_texts() -> None:
+    query = NamedQuery.of(
+        "SELECT ':no', \":no\", `:no`, 'it''s :no', 'a\\':no' -- :no\n"
+        "/* :no */ # :no\n :a, x::b, :b+:a"
+    )
+    assert query.names == ("a", "b", "a")
+    assert query.marked.endswith(" ?, x::b, ?+?")
+    with pytest.raises(ValueError, match="has a name"):
+        NamedQuery.of("SELECT ?")
