@@ -16,8 +16,9 @@ from fedflow.serving.codes import ServingCode
 from fedflow.serving.messages import IdValue
 
 GROUP: Final = "fedflow.serving.feature_source"
-_BUILT_IN: Final = ("composite", "http", "sqlite", "table")
+_BUILT_IN: Final = ("composite", "http", "mysql", "redis", "sqlite", "table")
 _PATH: Final = "features"  #: of the section whose options a source reads; its errors name it so
+_HINTS: Final = {"redis": "; it comes with fedflow[redis]"}
 
 _TYPES: Final = (float, int, str, bool)  #: of features
 
@@ -86,7 +87,8 @@ def _opener(name: str, path: str) -> OpenSource:
             loaded: OpenSource = others[name].load()
             return loaded
     except (ImportError, AttributeError) as exc:
-        raise BadServingSetting(path=f"{path}.source", reason=f"{name}: {exc}") from exc
+        reason = f"{name}: {exc}{_HINTS.get(name, '')}"
+        raise BadServingSetting(path=f"{path}.source", reason=reason) from exc
     known = ", ".join(sorted({*_BUILT_IN, *others}))
     reason = f"there is no {name!r}; known are {known}"
     raise BadServingSetting(path=f"{path}.source", reason=reason)
@@ -98,6 +100,14 @@ def _built_in(name: str) -> OpenSource:
         from fedflow.serving.sources.composite import open_source as open_composite
 
         return open_composite
+    if name == "mysql":
+        from fedflow.serving.sources.mysql import open_source as open_mysql
+
+        return open_mysql
+    if name == "redis":
+        from fedflow.serving.sources.redis import open_source as open_redis
+
+        return open_redis
     if name == "table":
         from fedflow.serving.sources.table import open_source as open_table
 

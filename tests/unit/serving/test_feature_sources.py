@@ -16,6 +16,7 @@ import pytest
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.serving.sources.query import NamedQuery
+from fedflow.serving.sources.redis import KeyTemplate
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, open_feature_source
 from tests.support.feature_service import FeatureService, feature_service
 
@@ -85,7 +86,9 @@ def test_a_table_that_is_none_stops_the_start(
 
 
 def test_a_source_that_nobody_has_is_named() -> None:
-    with pytest.raises(BadServingSetting, match="known are composite, http, sqlite, table"):
+    with pytest.raises(
+        BadServingSetting, match="known are composite, http, mysql, redis, sqlite, table"
+    ):
         opened("oracle")
 
 
@@ -250,6 +253,25 @@ def test_what_is_wrong_with_one_of_several_sources_has_its_path(sources: Any, pa
 
 
 # --- keys and queries -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [("row", "needs ids"), ("row:{}", "needs ids"), ("{a}{b}", "between two ids"),
+     ("{a}-{b}", "between two ids"), ("row:{a", "needs ids"), ("row}:{a}", "partner")],
+)  # fmt: skip
+def test_a_key_in_which_ids_could_not_be_told_apart_is_refused(template: str, reason: str) -> None:
+    with pytest.raises(BadServingSetting, match=reason) as caught:
+        opened("redis", key=template)
+    assert caught.value.fields["path"] == "features.options.key"
+
+
+def test_ids_in_a_key_are_told_apart() -> None:
+    template = KeyTemplate("row:{a}:{b}")
+    assert template.key({"a": "u1", "b": 8}) == "row:u1:8"
+    assert template.key({"a": "u:1", "b": "ü%"}) == "row:u%3A1:%C3%BC%25"
+    pairs = [("x:y", "z"), ("x", "y:z"), ("x%3Ay", "z"), ("x%3ay", "z")]
+    assert len({template.key({"a": a, "b": b}) for a, b in pairs}) == len(pairs)
 
 
 def test_parameters_of_a_query_are_names_outside_of_texts() -> None:
