@@ -26,6 +26,7 @@ class FaultyProxy:
         self.passed = 0  #: bytes from callers to the target
         self.stalled = threading.Event()  #: the limit was reached
         self._left = stall_after
+        self._hanging = threading.Event()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._sockets: set[socket.socket] = set()
@@ -36,8 +37,13 @@ class FaultyProxy:
 
     def heal(self) -> None:
         """Let new connections pass without a limit; stalled ones stay stalled."""
+        self._hanging.clear()
         with self._lock:
             self._left = None
+
+    def stall(self) -> None:
+        """Stop passing on what callers send, on all connections, until `heal`."""
+        self._hanging.set()
 
     def reset(self) -> None:
         """Break all connections."""
@@ -95,7 +101,9 @@ class FaultyProxy:
         source, sink = (ends.caller, ends.target) if forward else (ends.target, ends.caller)
         try:
             while data := source.recv(READ_BYTES):
-                if forward and limited and self._limit_reached(len(data)):
+                if forward and (
+                    self._hanging.is_set() or (limited and self._limit_reached(len(data)))
+                ):
                     self.stalled.set()
                     ends.broken.wait()
                     return
