@@ -1,7 +1,6 @@
 """Tensors of the Open Inference Protocol v2: a request's become rows, answers to rows become some.
 
-Source: KServe, "Open Inference Protocol", version 2, REST; and Triton's client, which marks what it
-sends as binary data with parameters that are refused here.
+Source: KServe, "Open Inference Protocol", version 2, REST.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.messages import IdValue
 from fedflow.serving.online import ServableModel
+from fedflow.serving.tensor_bytes import unpack_values
 
 SEND_TO_REMOTE: Final = "send_to_remote"  #: parameter of tensors with ids for the partners
 
@@ -37,7 +37,10 @@ _TYPES: Final[Mapping[str, frozenset[type]]] = {
 }
 _ID_TYPES: Final = ("BYTES", "INT64")
 _OUTPUTS: Final = ("score", "label", "credit_score", "status", "message")
-_NO_JSON: Final = ("binary_data_size", "shared_memory_region")
+_ELSEWHERE: Final = {
+    "binary_data_size": "is binary, but no header Inference-Header-Content-Length says where",
+    "shared_memory_region": "is in shared memory, which is not read",
+}
 _SHOWN: Final = 100  #: signs of a name that a sentence repeats
 
 Parameters = dict[str, str | int | float | bool | None]
@@ -52,6 +55,12 @@ class InputTensor(msgspec.Struct, frozen=True, kw_only=True):
     datatype: str
     parameters: Parameters = {}
     data: list[Any] | None = None
+
+
+class RawTensor(InputTensor, frozen=True, kw_only=True):
+    """A column whose values are bytes; JSON has no such tensor."""
+
+    raw: bytes
 
 
 class WantedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +120,7 @@ def read_rows(request: InferRequest, model: ServableModel, limits: TensorLimits)
     ids: dict[str, list[Any]] = {}
     for tensor in tensors:
         if tensor.name in features or tensor.name in ids:
-            raise _bad(tensor, "is there twice")
+            raise bad_tensor(tensor, "is there twice")
         leaves = _leaves(tensor, limits.ids)
         values = _values(tensor, number)
         if leaves:
@@ -119,7 +128,7 @@ def read_rows(request: InferRequest, model: ServableModel, limits: TensorLimits)
         elif tensor.name in inputs:
             features[tensor.name] = values
         else:
-            raise _bad(tensor, "is no input of the model")
+            raise bad_tensor(tensor, "is no input of the model")
     if model.hosts and not ids:
         reason = f"no tensor with ids for the partners has the parameter {SEND_TO_REMOTE}"
         raise BadServingRequest(reason=reason)
@@ -186,12 +195,12 @@ def _rows_of(tensors: Sequence[InputTensor], limits: TensorLimits) -> int:
     for tensor in tensors:
         shape = tensor.shape
         if len(shape) not in (1, 2) or shape[1:] not in ([], [1]):
-            raise _bad(tensor, f"has the shape {str(shape)[:_SHOWN]}, not [n] or [n, 1]")
+            raise bad_tensor(tensor, f"has the shape {str(shape)[:_SHOWN]}, not [n] or [n, 1]")
         if not 0 < shape[0] <= limits.rows:
-            raise _bad(tensor, f"has {shape[0]} rows, not 1 to {limits.rows}")
+            raise bad_tensor(tensor, f"has {shape[0]} rows, not 1 to {limits.rows}")
         number = number or shape[0]
         if shape[0] != number:
-            raise _bad(tensor, f"has {shape[0]} rows, others have {number}")
+            raise bad_tensor(tensor, f"has {shape[0]} rows, others have {number}")
     if number * len(tensors) > limits.values:
         raise BadServingRequest(reason=f"its inputs have more than {limits.values} values")
     return number
@@ -203,9 +212,11 @@ def _leaves(tensor: InputTensor, declared: Sequence[str] | None) -> bool:
     if given is None:
         return declared is not None and tensor.name in declared
     if not isinstance(given, bool):
-        raise _bad(tensor, f"has a parameter {SEND_TO_REMOTE} that is neither true nor false")
+        raise bad_tensor(tensor, f"has a parameter {SEND_TO_REMOTE} that is neither true nor false")
     if given and undeclared_id([tensor.name], declared):
-        raise _bad(tensor, "may not leave this site: the settings do not name it in partner_ids")
+        raise bad_tensor(
+            tensor, "may not leave this site: the settings do not name it in partner_ids"
+        )
     return given
 
 
@@ -214,16 +225,16 @@ def _values(tensor: InputTensor, number: int) -> list[Any]:
     allowed = _TYPES.get(tensor.datatype)
     if allowed is None:
         types = ", ".join(_TYPES)
-        raise _bad(tensor, f"has the datatype {tensor.datatype[:20]!r}, none of {types}")
+        raise bad_tensor(tensor, f"has the datatype {tensor.datatype[:20]!r}, none of {types}")
     values = _flat(tensor, number)
     kinds = set(map(type, values))
     if not kinds - {type(None)} <= allowed:
-        raise _bad(tensor, f"has values that are no {tensor.datatype}")
+        raise bad_tensor(tensor, f"has values that are no {tensor.datatype}")
     given = values if type(None) not in kinds else [one for one in values if one is not None]
     if tensor.datatype in _WHOLE:
         least, most = _WHOLE[tensor.datatype]
         if given and not (least <= min(given) and max(given) <= most):
-            raise _bad(tensor, f"has values beyond {tensor.datatype}")
+            raise bad_tensor(tensor, f"has values beyond {tensor.datatype}")
     elif tensor.datatype in _REAL:
         _check_real(tensor, given)
         if int in kinds:
@@ -236,17 +247,20 @@ def _values(tensor: InputTensor, number: int) -> list[Any]:
 def _flat(tensor: InputTensor, number: int) -> list[Any]:
     """Return the data of a tensor in one list. Raises: BadServingRequest: of another length."""
     data = tensor.data
+    if isinstance(tensor, RawTensor):
+        try:
+            return unpack_values(tensor.datatype, tensor.raw, number)
+        except ValueError as exc:
+            raise bad_tensor(tensor, str(exc)) from exc
     if data is None:
-        if any(name in tensor.parameters for name in _NO_JSON):
-            reason = "is binary data or shared memory; send JSON (tritonclient: binary_data=False)"
-            raise _bad(tensor, reason)
-        raise _bad(tensor, "has no data")
+        reason = next((why for name, why in _ELSEWHERE.items() if name in tensor.parameters), "")
+        raise bad_tensor(tensor, reason or "has no data")
     if len(tensor.shape) == 2 and set(map(type, data)) == {list}:
         if set(map(len, data)) != {1}:
-            raise _bad(tensor, "has rows with another number of values than its shape says")
+            raise bad_tensor(tensor, "has rows with another number of values than its shape says")
         data = list(chain.from_iterable(data))
     if len(data) != number:
-        raise _bad(tensor, f"has {len(data)} values, its shape says {number}")
+        raise bad_tensor(tensor, f"has {len(data)} values, its shape says {number}")
     return data
 
 
@@ -257,16 +271,16 @@ def _check_real(tensor: InputTensor, values: Sequence[float]) -> None:
     except OverflowError:  # a whole number beyond float64
         good = False
     if not good:
-        raise _bad(tensor, "has NaN or infinite values; a missing value is null")
+        raise bad_tensor(tensor, "has NaN or infinite values; a missing value is null")
     if most < sys.float_info.max and values and not (-most <= min(values) and max(values) <= most):
-        raise _bad(tensor, f"has values beyond {tensor.datatype}")
+        raise bad_tensor(tensor, f"has values beyond {tensor.datatype}")
 
 
 def _ids(tensor: InputTensor, values: list[Any]) -> list[Any]:
     if tensor.datatype not in _ID_TYPES:
-        raise _bad(tensor, f"goes to the partners, so it is {' or '.join(_ID_TYPES)}")
+        raise bad_tensor(tensor, f"goes to the partners, so it is {' or '.join(_ID_TYPES)}")
     if None in values:
-        raise _bad(tensor, "goes to the partners, so no value is missing")
+        raise bad_tensor(tensor, "goes to the partners, so no value is missing")
     return values
 
 
@@ -312,5 +326,6 @@ def _tensor(name: str, datatype: str, data: list[Any]) -> Tensor:
     return {**_fact(name, datatype, [len(data)]), "data": data}
 
 
-def _bad(tensor: InputTensor, what: str) -> BadServingRequest:
+def bad_tensor(tensor: InputTensor, what: str) -> BadServingRequest:
+    """Return the error of a request with such a tensor."""
     return BadServingRequest(reason=f"the tensor {tensor.name[:_SHOWN]!r} {what}")
