@@ -13,8 +13,9 @@ from functools import partial
 from typing import Final
 
 from fedflow.base.clock import Clock
-from fedflow.base.errors.serving_process import ServiceNotBound, VersionNotLoaded
+from fedflow.base.errors.serving_process import ServiceNotBound, TokenNotValid, VersionNotLoaded
 from fedflow.base.values import dataclass
+from fedflow.serving.caller_keys import ANYBODY, Caller, CallerKeys
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
 from fedflow.serving.comparison import Comparison
 from fedflow.serving.inference import Inference
@@ -48,6 +49,7 @@ class CallerRequest:
     model_id: str = ""
     model_version: str = ""
     header: Header
+    caller: Caller = ANYBODY
     started_s: float  #: of the monotonic clock
 
 
@@ -81,12 +83,21 @@ class Answering:
         self._settings = settings
         self._limits = settings.limits
         self._clock = clock
+        self._keys = CallerKeys(settings.callers.keys, settings.callers.token, clock)
+
+    def identified(self, asked: CallerRequest, authorization: str) -> CallerRequest:
+        """Return a request with its caller. Raises: TokenNotValid: that is counted and logged."""
+        try:
+            return replace(asked, caller=self._keys.caller_of(authorization))
+        except TokenNotValid as exc:
+            self.refused(asked, failed(exc.retcode, str(exc.message)))
+            raise
 
     def answer(
         self, asked: CallerRequest, rows: Sequence[OnlineRow]
     ) -> list[AnsweredRow] | ItemAnswer:
         """Return the answer to each row, each by the version of its user; or why there is none."""
-        fault = self.ids_fault(rows)
+        fault = self.ids_fault(rows) or self.caller_fault(asked, len(rows))
         if fault is not None:
             return self.refused(asked, fault)
         chosen = []
@@ -149,6 +160,13 @@ class Answering:
             return failed(ServingCode.NO_MODEL, str(exc.message))
         return failed(ServingCode.PARAMETERS, "the request has no serviceId")
 
+    def caller_fault(self, asked: CallerRequest, rows: int = 0) -> ItemAnswer | None:
+        """Return why the caller may not ask this; None: it may, and its rows are counted."""
+        service, settings = asked.service_id, self._settings
+        if not service and not (asked.model_version and settings.explicit_version):
+            service = settings.default_service or ""
+        return asked.caller.fault(service, rows)
+
     def ids_fault(self, rows: Sequence[OnlineRow]) -> ItemAnswer | None:
         """Return why ids may not leave this site; None: they may."""
         names = (name for row in rows for name in row.ids)
@@ -159,10 +177,12 @@ class Answering:
 
     def refused(self, asked: CallerRequest, fault: ItemAnswer) -> ItemAnswer:
         """Count and log a request that no version answers; return why."""
-        self._metrics.requests.add("", "", asked.kind)
-        self._metrics.rows.add("", "", str(fault.retcode))
+        name = asked.caller.name
+        self._metrics.requests.add("", "", asked.kind, name)
+        self._metrics.rows.add("", "", str(fault.retcode), name)
         if self._settings.access_log:
-            logger.info("%s %s retcode=%d", asked.case_id, asked.kind, fault.retcode)
+            code = fault.retcode
+            logger.info("%s %s caller=%s retcode=%d", asked.case_id, asked.kind, name or "-", code)
         return fault
 
     def _of_service(
@@ -203,18 +223,20 @@ class Answering:
     ) -> None:
         took_s = self._clock.monotonic_s() - asked.started_s
         labels = (chosen.service_id, chosen.served.key.model_version)
-        self._metrics.requests.add(*labels, asked.kind)
+        name = asked.caller.name
+        self._metrics.requests.add(*labels, asked.kind, name)
         self._metrics.latency.observe(took_s, *labels)
         for item in items:
-            self._metrics.rows.add(*labels, str(item.retcode))
+            self._metrics.rows.add(*labels, str(item.retcode), name)
             if item.degraded:
                 self._metrics.degraded.add(*labels, item.degraded.how)
         if self._settings.access_log:
             worst = max(item.retcode for item in items)
             logger.info(
-                "%s %s service=%s version=%s rows=%d retcode=%d %.1f ms",
+                "%s %s caller=%s service=%s version=%s rows=%d retcode=%d %.1f ms",
                 asked.case_id,
                 asked.kind,
+                name or "-",
                 *labels,
                 len(items),
                 worst,

@@ -36,11 +36,14 @@ class Caller:
         A request that names a version has no service: only those who may ask all services may.
         """
         if self._services is not None and service_id not in self._services:
-            what = f"the service {service_id}" if service_id else "for a version"
+            what = f"the service {service_id[:100]}" if service_id else "without a service"
             return failed(ServingCode.AUTHORISATION, f"this key may not ask {what}")
         if self._rate is not None and rows and not self._rate.take(rows):
             return failed(ServingCode.OVERLOAD, "more rows per second than this key may ask for")
         return None
+
+
+ANYBODY: Final = Caller("")
 
 
 class CallerKeys:
@@ -56,15 +59,14 @@ class CallerKeys:
             self._callers[bytes.fromhex(key.sha256)] = callers[key.name]
         if token is not None:
             self._callers[_digest(token)] = Caller(SHARED_CALLER)
-        self._anybody = None if self._callers else Caller("")
 
     def caller_of(self, authorization: str) -> Caller:
         """Return who sent a header `Authorization`, or metadata of gRPC with that name.
 
         Raises: TokenNotValid: a token is asked for, and this is none.
         """
-        if self._anybody is not None:
-            return self._anybody
+        if not self._callers:
+            return ANYBODY
         scheme, _, token = authorization.strip().partition(" ")
         caller = self._callers.get(_digest(token.strip()))
         if scheme.lower() != _SCHEME or caller is None:

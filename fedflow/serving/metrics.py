@@ -1,6 +1,7 @@
 """Counts and times of a serving process, as text for Prometheus.
 
-Labels are service, version, party and return code: never an id, a feature or a score.
+Labels are names of services, versions, callers and parties, and return codes: never an id, a
+feature or a score.
 Source: Prometheus, "Exposition formats", version 0.0.4.
 """
 
@@ -89,10 +90,10 @@ class ServingMetrics:
     def __init__(self) -> None:
         by_version = ("service", "version")
         self.requests = LabelledCounts(
-            "fedflow_serving_requests_total", "Requests of callers.", (*by_version, "kind")
+            "fedflow_serving_requests_total", "Requests.", (*by_version, "kind", "caller")
         )
         self.rows = LabelledCounts(
-            "fedflow_serving_rows_total", "Rows by return code.", (*by_version, "retcode")
+            "fedflow_serving_rows_total", "Rows.", (*by_version, "retcode", "caller")
         )
         self.degraded = LabelledCounts(
             "fedflow_serving_degraded_rows_total",

@@ -15,12 +15,14 @@ from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.serving.admin import AdminPortRoutes
 from fedflow.serving.answering import Answering
 from fedflow.serving.callers import CallersPortRoutes
+from fedflow.serving.fate_inference import FateInference
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import Inference
 from fedflow.serving.load_state import LoadState
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.online import Build
+from fedflow.serving.open_inference import OpenInference
 from fedflow.serving.partner_calls import PartnerCalls
 from fedflow.serving.partner_parts import PartnerParts
 from fedflow.serving.partners import HostParts, PartnersServer
@@ -100,7 +102,9 @@ class ServingProcess:
             settings=settings,
             clock=clock,
         )
-        callers = CallersPortRoutes(models, answering, health, settings=settings, clock=clock)
+        fate = FateInference(answering, limits=settings.limits, clock=clock)
+        open_inference = OpenInference(models, answering, health, settings=settings)
+        callers = CallersPortRoutes(answering, fate, open_inference, health, clock=clock)
         admin = AdminPortRoutes(
             models,
             services,

@@ -62,6 +62,7 @@ class HttpAnswer:
     status: int = 200
     body: bytes
     content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()  #: beside type and length
 
 
 def json_answer(value: object, *, status: int = 200) -> HttpAnswer:
@@ -83,7 +84,7 @@ def application(answer: Callable[[HttpCall], HttpAnswer]) -> Wsgi:
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         found = _answered(answer, environ)
         headers = [("Content-Type", found.content_type), ("Content-Length", str(len(found.body)))]
-        start_response(_STATUS[found.status], headers)
+        start_response(_STATUS[found.status], [*headers, *found.headers])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else found.body]
 
     return serve

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from fedflow import __version__
 from tests.support.linear_model import HOST, expected_score, share_of
@@ -139,9 +141,34 @@ def test_300_rows_are_answered_and_301_are_not(guest: ServingPlace) -> None:
 
 
 def test_only_the_outputs_that_are_asked_for_are_answered(guest: ServingPlace) -> None:
-    asked = [{"name": "status"}, {"name": "score", "parameters": {"binary_data": True}}]
+    asked = [{"name": "status"}, {"name": "score", "parameters": {"binary_data": False}}]
     answer = guest.call("callers", "POST", INFER, body(outputs=asked))[1]
     assert [one["name"] for one in answer["outputs"]] == ["status", "score"]
+
+
+def test_tensors_may_come_and_go_as_bytes(guest: ServingPlace) -> None:
+    x0 = struct.pack("<3d", *X0)
+    users = b"".join(struct.pack("<I", len(user)) + user.encode() for user in USERS)
+    leaves = {"send_to_remote": True}
+    head = json.dumps(
+        body(
+            {**NO_LIST, "parameters": {"binary_data_size": len(x0)}},
+            ids(USERS) | {"data": None, "parameters": {**leaves, "binary_data_size": len(users)}},
+            parameters={"binary_data_output": True},
+            outputs=[{"name": "score"}, {"name": "status", "parameters": {"binary_data": False}}],
+        )
+    ).encode()  # fmt: skip
+    url = f"http://127.0.0.1:{guest.settings['callers']['port']}{INFER}"
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = requests.post(url, data=head + x0 + users, headers=headers, timeout=30)
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    length = int(answer.headers["Inference-Header-Content-Length"])
+    score, status = json.loads(answer.content[:length])["outputs"]
+    assert (score["parameters"], "data" in score) == ({"binary_data_size": 24}, False)
+    assert struct.unpack("<3d", answer.content[length:]) == pytest.approx(SCORES, abs=1e-12)
+    assert status["data"] == [0, 0, 0]
+    short = requests.post(url, data=head + x0 + users[:-1], headers=headers, timeout=30)
+    assert (short.status_code, "binary_data_size" in short.json()["error"]) == (400, True)
 
 
 def test_a_declared_id_needs_no_parameter(guest: ServingPlace) -> None:
@@ -166,7 +193,9 @@ def test_health_and_metadata(guest: ServingPlace) -> None:
 
     assert get("/v2/health/live") == (200, {"live": True})
     assert get("/v2/health/ready") == (200, {"live": True, "ready": True})
-    assert get("/v2") == (200, {"name": "fedflow", "version": __version__, "extensions": []})
+    assert get("/v2") == (
+        200, {"name": "fedflow", "version": __version__, "extensions": ["binary_tensor_data"]},
+    )  # fmt: skip
     assert get("/v2/models/credit/ready") == (200, {"name": "credit", "ready": True})
     assert get("/v2/models/credit/versions/v2/ready")[0] == 200
     status, facts = get("/v2/models/credit")
@@ -230,7 +259,7 @@ NO_LIST = {"name": "x0", "shape": [3], "datatype": "FP64"}
         (tensor("x0", [[1.0], [2.0, 3.0], [4.0]], shape=[3, 1]), "rows with another number"),
         (tensor("x0", [], shape=[0]), "0 rows"),
         (NO_LIST, "has no data"),
-        ({**NO_LIST, "parameters": {"binary_data_size": 24}}, "binary_data=False"),
+        ({**NO_LIST, "parameters": {"binary_data_size": 24}}, "is binary, but no header"),
         ({**NO_LIST, "parameters": {"shared_memory_region": "r"}}, "shared memory"),
         (tensor("y", X0), "no input of the model"),
         (tensor("y", USERS, "BYTES", parameters={"send_to_remote": True}), "may not leave"),
@@ -275,11 +304,12 @@ def test_a_bad_request_is_400_with_a_sentence(
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
-        ({"Inference-Header-Content-Length": "10"}, "binary_data=False"),
+        ({"Inference-Header-Content-Length": "10"}, "cannot be read"),
+        ({"Inference-Header-Content-Length": "1000000"}, "no number of bytes"),
         ({"Content-Encoding": "gzip"}, "compressed"),
     ],
 )
-def test_extensions_that_are_not_there_are_said(
+def test_headers_that_cannot_be_kept_to_are_said(
     guest: ServingPlace, headers: dict[str, str], said: str
 ) -> None:
     status, answer = guest.call("callers", "POST", INFER, body(), headers=headers)
@@ -298,8 +328,11 @@ def test_metrics_count_what_is_answered_and_refused(guest: ServingPlace) -> None
     infer(guest, body())
     refused(guest, {"inputs": []})
     text = guest.call("admin", "GET", "/metrics")[1]
-    assert 'fedflow_serving_requests_total{service="credit",version="v1",kind="infer"}' in text
-    assert 'fedflow_serving_requests_total{service="",version="",kind="infer"}' in text
+    assert (
+        'fedflow_serving_requests_total{service="credit",version="v1",kind="infer",caller=""}'
+        in text
+    )
+    assert 'fedflow_serving_requests_total{service="",version="",kind="infer",caller=""}' in text
     for secret in ("device_id", "u1", "x0"):
         assert secret not in guest.log()
 

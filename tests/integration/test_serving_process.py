@@ -571,7 +571,7 @@ def test_metrics_count_by_service_and_version_and_hold_no_id(pair: Pair) -> None
     pair.guest.infer(ROW)
     status, text = pair.guest.call("admin", "GET", "/metrics")
     assert status == 200
-    assert 'fedflow_serving_rows_total{service="credit",version="v1",retcode="0"}' in text
+    assert 'fedflow_serving_rows_total{service="credit",version="v1",retcode="0",caller=""}' in text
     assert 'fedflow_serving_partner_seconds_count{party="10000"}' in text
     served = pair.host.call("admin", "GET", "/metrics")[1]
     assert 'fedflow_serving_served_rows_total{party="9999",retcode="0"}' in served
