@@ -72,6 +72,7 @@ from fedflow.wire.versions import OURS, Speaks
 if TYPE_CHECKING:
     from fedflow.app.models.local_history import LocalHistory
     from fedflow.app.models.publishing import LocalPublishing, Publishing
+    from fedflow.app.models.serving_views import ServingViews
     from fedflow.app.ports.data import TableWindows
     from fedflow.app.ports.serving import ServingServers
 
@@ -139,7 +140,7 @@ class Core:
 
         of_models = _ModelHalf(kernel, ports, repository=self.models)
         self.deployment, self.migrations = of_models.deployment, of_models.migrations
-        self.publishing = of_models.publishing
+        self.publishing, self.serving = of_models.publishing, of_models.serving
         self.model_changes = of_models.changes
         self.delivery = Delivery(
             replace(leading, parties=ports.parties),
@@ -258,6 +259,7 @@ class _ModelHalf:
     def __init__(self, kernel: Kernel, ports: Ports, *, repository: ModelRepository) -> None:
         self.changes = ModelChanges(kernel)
         self.publishing = Lazy(lambda: _publishing(kernel, ports.servings))
+        self.serving = Lazy(lambda: _serving_views(kernel, ports.servings))
         self.publish_here = Lazy(lambda: _local_publishing(kernel, repository, ports))
         self.deployment = Deployment(kernel, model_changes=self.changes)
         self.migrations = Migrations(kernel, model_changes=self.changes)
@@ -277,6 +279,12 @@ def _publishing(kernel: Kernel, servings: ServingServers | None) -> Publishing:
     from fedflow.app.models.publishing import Publishing  # most servers never need it
 
     return Publishing(kernel, servings=servings)
+
+
+def _serving_views(kernel: Kernel, servings: ServingServers | None) -> ServingViews:
+    from fedflow.app.models.serving_views import ServingViews  # only who looks needs it
+
+    return ServingViews(servings=servings, clock=kernel.clock)
 
 
 def _local_publishing(kernel: Kernel, repository: ModelRepository, ports: Ports) -> LocalPublishing:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fedflow.app.models.model_views import ModelViews
     from fedflow.app.models.models import ModelRepository
     from fedflow.app.models.publishing import Publishing
+    from fedflow.app.models.serving_views import ServingViews
     from fedflow.app.models.woe_arrays import WoeArrays
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_storages import WorkerStorages
@@ -80,6 +81,7 @@ class ModelServices:
     deployment: Deployment
     migrations: Migrations
     publishing: Lazy[Publishing]
+    serving: Lazy[ServingViews]
     history: ModelHistory
     history_changes: HistoryChanges
     exchange: ModelExchange

@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 import requests
 
-from fedflow.app.ports.serving import ServingReply
-from fedflow.base.settings import LOOPBACK
+from fedflow.app.ports.serving import ServingProcessState, ServingReply, TriedReply
+from fedflow.client.serving_states import UNANSWERED, base_url, first_answer, read_states
 from fedflow.wire.deployed_model import DeployedModel
 
 UNREACHABLE: Final = 100  #: FATE's code of a serving that does not answer
@@ -50,8 +50,19 @@ class HttpServingServers:
         body = {"service_id": service_id, "model_id": model_id, "model_version": model_version}
         return self._each("POST", "bindings", body)
 
+    def roll_back(self, service_id: str) -> list[ServingReply]:
+        return self._each("POST", f"bindings/{quote(service_id, safe='')}/rollback")
+
     def unbind(self, service_id: str) -> list[ServingReply]:
         return self._each("DELETE", f"bindings/{quote(service_id, safe='')}")
+
+    def states(self) -> list[ServingProcessState]:
+        return read_states(self._addresses, self._headers)
+
+    def tried(
+        self, service_id: str, features: Mapping[str, Any], ids: Mapping[str, Any]
+    ) -> TriedReply:
+        return first_answer(self._addresses, self._headers, service_id, features, ids)
 
     def _each(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
@@ -62,14 +73,12 @@ class HttpServingServers:
     def _ask(
         self, address: str, method: str, path: str, body: Mapping[str, Any] | None
     ) -> ServingReply:
-        url = address if "://" in address else f"http://{address}"
         try:
             with requests.Session() as session:
-                if url.partition("://")[2].rpartition(":")[0].strip("[]") in LOOPBACK:
-                    session.trust_env = False
+                url = base_url(address, session)
                 response = session.request(
                     method,
-                    f"{url.rstrip('/')}/admin/v1/{path}",
+                    f"{url}/admin/v1/{path}",
                     json=body,
                     headers=self._headers,
                     timeout=(_CONNECT_S, _ANSWER_S),
@@ -78,7 +87,7 @@ class HttpServingServers:
                 )
                 with response:
                     content = response.raw.read(_MOST_BYTES + 1, decode_content=True)
-        except (requests.RequestException, OSError):
+        except UNANSWERED:
             return ServingReply(address=address, retcode=UNREACHABLE, retmsg=NO_ANSWER)
         return _reply(address, response.status_code, content)
 

@@ -37,6 +37,7 @@ def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelS
         deployment=core.deployment,
         migrations=core.migrations,
         publishing=core.publishing,
+        serving=core.serving,
         history=ModelHistory(store=store, repository=core.models),
         history_changes=HistoryChanges(core.kernel, model_changes=core.model_changes),
         exchange=exchange,

@@ -26,7 +26,7 @@ from fedflow.app.models.drift_reference import DriftReferences
 from fedflow.app.models.model_changes import UNANSWERED, answer_of, sites_of
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.data import TableWindows
-from fedflow.app.ports.serving import ServingReply, ServingServers
+from fedflow.app.ports.serving import ServingReply, ServingServers, TriedReply
 from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.models import (
@@ -102,6 +102,21 @@ class Publishing(UseCase):
         """Let this party's serving processes forget a service. Raises: BadServiceId, NoServings."""
         check_service_id(service_id)
         return self._own().unbind(service_id)
+
+    def roll_back(self, service_id: str) -> Sequence[ServingReply]:
+        """Let this party's serving processes answer a service as before the last change.
+
+        Raises: BadServiceId, NoServings.
+        """
+        check_service_id(service_id)
+        return self._own().roll_back(service_id)
+
+    def tried(
+        self, service_id: str, features: Mapping[str, Any], ids: Mapping[str, Any]
+    ) -> TriedReply:
+        """Ask a service of this party for the score of a row. Raises: BadServiceId, NoServings."""
+        check_service_id(service_id)
+        return self._own().tried(service_id, features, ids)
 
     def _own(self) -> ServingServers:
         if self._servings is None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from fedflow.base.values import dataclass
 from fedflow.wire.deployed_model import DeployedModel
+from fedflow.wire.prometheus_text import Sample
+from fedflow.wire.serving_answers import (
+    DriftVersion,
+    Readiness,
+    ServedVersion,
+    ServiceSplit,
+    TriedRequest,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +24,28 @@ class ServingReply:
     address: str
     retcode: int
     retmsg: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingProcessState:
+    """What one serving process says of itself."""
+
+    address: str
+    trouble: Literal["", "silent", "refused", "unreadable"] = ""  #: why it says nothing
+    readiness: Readiness | None = None
+    versions: Sequence[ServedVersion] = ()
+    services: Sequence[ServiceSplit] = ()
+    drift: Sequence[DriftVersion] = ()
+    partner_ids: Sequence[str] | None = None  #: names of ids that may go to hosts; None: any
+    samples: Sequence[Sample] = ()  #: counts and times
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriedReply:
+    """What a serving process answered to a request that was tried."""
+
+    address: str
+    answer: TriedRequest | None  #: None: it did not answer, or what cannot be read
 
 
 class ServingServers(Protocol):
@@ -36,5 +66,16 @@ class ServingServers(Protocol):
     def bind(self, service_id: str, model_id: str, model_version: str) -> Sequence[ServingReply]:
         """Let each answer requests to a service with a version that it has loaded."""
 
+    def roll_back(self, service_id: str) -> Sequence[ServingReply]:
+        """Let each answer requests to a service as it did before the last change."""
+
     def unbind(self, service_id: str) -> Sequence[ServingReply]:
         """Let each forget a service."""
+
+    def states(self) -> Sequence[ServingProcessState]:
+        """Return what each says of itself, within a few seconds."""
+
+    def tried(
+        self, service_id: str, features: Mapping[str, Any], ids: Mapping[str, Any]
+    ) -> TriedReply:
+        """Return what the first one that answers says to a request."""
