@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,10 @@ class ServingPlace:
         number = self.settings[port]["port"]
         raw = body if isinstance(body, bytes) else json.dumps(body) if body is not None else None
         with closing(http.client.HTTPConnection("127.0.0.1", number, timeout=60)) as link:
-            link.request(method, path, raw, {"Content-Type": "application/json", **(headers or {})})
+            with suppress(BrokenPipeError):  # it may answer before it has read all
+                link.request(
+                    method, path, raw, {"Content-Type": "application/json", **(headers or {})}
+                )
             answer = link.getresponse()
             text = answer.read()
         is_json = answer.headers.get_content_type() == "application/json"
