@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import msgspec
 
 METHOD: Final = "/fedflow.serving.v1.Partner/Score"
+
+MOST_VERSION: Final = 200  #: characters of a version of features
 
 IdValue = str | int | float | bool | None
 
@@ -30,6 +33,8 @@ class PartnerResponse(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     partial: bytes = b""  #: of all rows, those with an error too; empty if there is no other
     errors: dict[int, tuple[int, str]] = {}  #: rows without a part: return code and sentence
+    feature_version: str = ""  #: of the host's features; parts of another one are not used again
+    valid_s: float | None = None  #: parts may be used again for so long; 0: never; None: any time
 
 
 _requests: Final = msgspec.msgpack.Decoder(PartnerRequest)
@@ -62,4 +67,8 @@ def read_partner_response(raw: bytes, rows: int) -> PartnerResponse:
         raise ValueError("there are errors of other rows")
     if not response.retcode and not response.partial and len(response.errors) < rows:
         raise ValueError("a part is missing")
+    if len(response.feature_version) > MOST_VERSION:
+        raise ValueError("the version of its features is too long")
+    if response.valid_s is not None and not 0 <= response.valid_s < inf:
+        raise ValueError(f"{response.valid_s} is no time for which a part is valid")
     return response

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import grpc
 import msgspec
+from msgspec import structs
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import VersionNotLoaded
@@ -33,7 +34,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
 from fedflow.serving.settings import PartnersPort, ServingLimits
-from fedflow.serving.sources.source import FeatureFault, FeatureSource
+from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,10 @@ class HostParts:
         if self._source is None:
             return _refused(ServingCode.SOURCE, "this party has no feature source")
         found = self._source.find(request.ids, deadline_s=deadline_s)
-        return _part(served, found)
+        response = _part(served, found)
+        if isinstance(found, FoundFeatures):
+            return structs.replace(response, feature_version=found.version, valid_s=found.valid_s)
+        return response
 
     def _is_too_much(self, request: PartnerRequest) -> bool:
         """Count the rows of a request; its guest and its model are known to be real."""

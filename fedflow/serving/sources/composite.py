@@ -26,10 +26,12 @@ from fedflow.serving.codes import ServingCode
 from fedflow.serving.sources.source import (
     FeatureFault,
     FeatureSource,
+    FoundFeatures,
     Ids,
     failed_source,
     open_feature_source,
     options_as,
+    together,
 )
 
 
@@ -66,19 +68,19 @@ class CompositeFeatures:
         self._closing = closing
         self.id_names = frozenset[str]().union(*(one.source.id_names for one in sources))
 
-    def find(
-        self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    def find(self, ids: Sequence[Ids], *, deadline_s: float) -> FoundFeatures:
         """Return the features that all sources have of each item."""
+        parts = []
         rows: list[dict[str, Any] | FeatureFault] = [{} for _ in ids]
         for one in self._sources:
             left = [n for n, row in enumerate(rows) if not isinstance(row, FeatureFault)]
             if not left:
                 break
             found = one.source.find([ids[n] for n in left], deadline_s=deadline_s)
+            parts.append(found)
             for number, more in zip(left, found, strict=True):
                 rows[number] = _joined(one, rows[number], more)
-        return list(rows)
+        return together(rows, parts)
 
     def close(self) -> None:
         """Close all sources."""

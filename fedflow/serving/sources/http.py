@@ -3,7 +3,9 @@
     features: {source: http, options: {url: "http://127.0.0.1:9000/features"}}
 
 Asked is `POST url` with `{"ids": [{name: value, ...}, ...]}`; the answer is `{"data": [...]}` with
-an object of features per item, in their order, or null if there are none. Ids stand in the body
+an object of features per item, in their order, or null if there are none. Beside `data` it may have
+`version`, that of the features, and `valid_s`: for how many seconds guests may use again what was
+found; 0: never. Ids stand in the body
 only. Redirects are not followed, and proxies of the environment are not used.
 
 A service that is slow for one id is slow for its call. With fewer `ids_per_call` there are several
@@ -22,12 +24,16 @@ import requests
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.base.thread_starts import Pool
+from fedflow.serving.messages import MOST_VERSION
 from fedflow.serving.sources.source import (
     FeatureFault,
+    FoundFeatures,
     Ids,
+    Validity,
     failed_source,
     not_found,
     options_as,
+    together,
 )
 
 _MOST_BYTES: Final = 16 * 1024 * 1024  #: of an answer
@@ -46,6 +52,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class _Found(msgspec.Struct, frozen=True):
     data: list[msgspec.Raw]
+    version: str | int | float | None = None
+    valid_s: Validity = None
 
 
 _answers: Final = msgspec.json.Decoder(_Found)
@@ -68,14 +76,14 @@ class HttpFeatures:
 
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    ) -> Sequence[Mapping[str, Any] | FeatureFault]:
         """Return what the service gives for each item."""
         number = self._options.ids_per_call
         parts = [ids[start : start + number] for start in range(0, len(ids), number)]
         if len(parts) == 1:
             return self._call(ids, deadline_s)
-        found = self._pool.map(partial(self._call, deadline_s=deadline_s), parts)
-        return [item for part in found for item in part]
+        found = list(self._pool.map(partial(self._call, deadline_s=deadline_s), parts))
+        return together((item for part in found for item in part), found)
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,20 +92,21 @@ class HttpFeatures:
 
     def _call(
         self, ids: Sequence[Ids], deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    ) -> Sequence[Mapping[str, Any] | FeatureFault]:
         left_s = deadline_s - self._clock.monotonic_s()
         if left_s <= 0:
             return [failed_source("no time was left to ask the feature service")] * len(ids)
         try:
             raw = self._asked(ids, min(left_s, self._options.timeout_ms / 1000))
-            found = _answers.decode(raw).data
+            answer = _answers.decode(raw)
+            version = _text(answer.version)
         except (requests.RequestException, msgspec.MsgspecError, ValueError, RecursionError) as exc:
             reason = f"the feature service failed ({type(exc).__name__})"
             return [failed_source(reason)] * len(ids)
-        if len(found) != len(ids):
-            reason = f"the feature service gave {len(found)} items for {len(ids)}"
+        if len(answer.data) != len(ids):
+            reason = f"the feature service gave {len(answer.data)} items for {len(ids)}"
             return [failed_source(reason)] * len(ids)
-        return [_read(one) for one in found]
+        return FoundFeatures(map(_read, answer.data), version=version, valid_s=answer.valid_s)
 
     def _asked(self, ids: Sequence[Ids], timeout_s: float) -> bytes:
         """Return the body of the answer. Raises: requests.RequestException, ValueError."""
@@ -123,6 +132,14 @@ class HttpFeatures:
         """Return the ids of an item that the service gets."""
         names = self.id_names
         return {name: value for name, value in ids.items() if not names or name in names}
+
+
+def _text(version: str | float | None) -> str:
+    """Raises: ValueError: it is too long."""
+    text = "" if version is None else str(version)
+    if len(text) > MOST_VERSION:
+        raise ValueError(f"the version has {len(text)} characters")
+    return text
 
 
 def _read(raw: msgspec.Raw) -> Mapping[str, Any] | FeatureFault:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -13,7 +14,7 @@ from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import IdValue
+from fedflow.serving.messages import MOST_VERSION, IdValue
 
 GROUP: Final = "fedflow.serving.feature_source"
 _BUILT_IN: Final = ("composite", "http", "mysql", "redis", "sqlite", "table")
@@ -23,6 +24,8 @@ _HINTS: Final = {"redis": "; it comes with fedflow[redis]"}
 _TYPES: Final = (float, int, str, bool)  #: of features
 
 Ids = Mapping[str, IdValue]
+Validity = Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] | None
+"""An option: for how many seconds guests may use again what was found; 0: never."""
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -32,6 +35,46 @@ class FeatureFault:
 
     retcode: int  #: 113: there are none; 102: the id cannot be used; 116: the source failed
     reason: str
+
+
+class FoundFeatures(list[Mapping[str, Any] | FeatureFault]):
+    """What a source found, and how long a guest may use again what is computed from it."""
+
+    def __init__(
+        self,
+        items: Iterable[Mapping[str, Any] | FeatureFault],
+        *,
+        version: str = "",
+        valid_s: float | None = None,
+    ) -> None:
+        """`version` is that of the features: guests get it and use nothing of another one.
+
+        `valid_s` is in seconds; 0: nothing may be used again; None: the source says nothing.
+        Raises: ValueError: the version has more than 200 characters.
+        """
+        super().__init__(items)
+        if len(version) > MOST_VERSION:
+            raise ValueError(f"the version of features has {len(version)} characters")
+        self.version = version
+        self.valid_s = valid_s
+
+
+def together(
+    items: Iterable[Mapping[str, Any] | FeatureFault],
+    parts: Iterable[Sequence[Mapping[str, Any] | FeatureFault]],
+) -> FoundFeatures:
+    """Return items that were computed from what several look-ups found.
+
+    They are valid as long as the part with the shortest life; another version of a part is another
+    version of all.
+    """
+    known = [part for part in parts if isinstance(part, FoundFeatures)]
+    versions = list(dict.fromkeys(part.version for part in known if part.version))
+    text = "\n".join(versions)
+    if len(versions) > 1:
+        text = hashlib.sha256(text.encode()).hexdigest()
+    lives = [part.valid_s for part in known if part.valid_s is not None]
+    return FoundFeatures(items, version=text, valid_s=min(lives, default=None))
 
 
 class FeatureSource(Protocol):
@@ -46,7 +89,8 @@ class FeatureSource(Protocol):
     ) -> Sequence[Mapping[str, Any] | FeatureFault]:
         """Return the features of each item, or why it has none; a missing value has no name there.
 
-        `deadline_s` is a moment of the monotonic clock.
+        `deadline_s` is a moment of the monotonic clock. A `FoundFeatures` also says how long they
+        are valid.
         """
 
     def close(self) -> None:
@@ -141,12 +185,11 @@ class RenamedFeatures:
         self._names = names
         self.id_names = source.id_names
 
-    def find(
-        self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    def find(self, ids: Sequence[Ids], *, deadline_s: float) -> FoundFeatures:
         """Return the features of each item by the names of the model."""
         found = self._source.find(ids, deadline_s=deadline_s)
-        return [one if isinstance(one, FeatureFault) else self._renamed(one) for one in found]
+        renamed = (one if isinstance(one, FeatureFault) else self._renamed(one) for one in found)
+        return together(renamed, [found])
 
     def close(self) -> None:
         """Close the source."""

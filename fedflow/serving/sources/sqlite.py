@@ -5,7 +5,8 @@
       options: {path: /data/features.sqlite, query: "SELECT x0, x1 FROM f WHERE id = :device_id"}
 
 The query names ids as `:name`; they are bound, never put into its text. The file is only read. An
-id whose query takes longer than `timeout_ms` has an error, and the others are looked up.
+id whose query takes longer than `timeout_ms` has an error, and the others are looked up. `valid_s`
+says for how many seconds guests may use again what was found; 0: never.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from fedflow.serving.messages import IdValue
 from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.source import (
     FeatureFault,
+    FoundFeatures,
     Ids,
+    Validity,
     as_features,
     failed_source,
     not_found,
@@ -42,17 +45,21 @@ class SqliteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     path: str
     query: str  #: gives one row per id, the names of its columns are those of the features
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000  #: of the query for one id
+    valid_s: Validity = None
 
 
 class SqliteFeatures:
     """The features that a query finds, one connection per thread."""
 
-    def __init__(self, path: Path, query: str, *, timeout_ms: int = 1_000) -> None:
+    def __init__(
+        self, path: Path, query: str, *, timeout_ms: int = 1_000, valid_s: float | None = None
+    ) -> None:
         """Try the query. Raises: sqlite3.Error: it is none, or the file cannot be read."""
         self.id_names = frozenset(NamedQuery.of(query).names)
         self._timeout_s = timeout_ms / 1000
         self._uri = f"{path.absolute().as_uri()}?mode=ro"
         self._query = query
+        self._valid_s = valid_s
         self._clock = SystemClock()
         self._own = threading.local()
         self._links: list[sqlite3.Connection] = []
@@ -65,12 +72,11 @@ class SqliteFeatures:
         ):
             link.execute(f"EXPLAIN {query}")
 
-    def find(
-        self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    def find(self, ids: Sequence[Ids], *, deadline_s: float) -> FoundFeatures:
         """Return what the query gives for each item."""
         link = self._link()
-        return [self._find(link, one, deadline_s) for one in ids]
+        found = (self._find(link, one, deadline_s) for one in ids)
+        return FoundFeatures(found, valid_s=self._valid_s)
 
     def close(self) -> None:
         """Close all connections."""
@@ -121,6 +127,8 @@ def open_source(options: Mapping[str, Any]) -> SqliteFeatures:
     """Open the file. Raises: BadServingSetting."""
     given = options_as(options, SqliteOptions)
     try:
-        return SqliteFeatures(Path(given.path), given.query, timeout_ms=given.timeout_ms)
+        return SqliteFeatures(
+            Path(given.path), given.query, timeout_ms=given.timeout_ms, valid_s=given.valid_s
+        )
     except sqlite3.Error as exc:
         raise BadServingSetting(path="features.options", reason=f"{given.path}: {exc}") from exc

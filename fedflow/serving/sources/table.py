@@ -3,22 +3,33 @@
     features: {source: table, options: {path: /data/features.csv, ids: [device_id]}}
 
 A column is numeric if all its values are finite numbers or missing; else its values are texts. An
-empty cell is a missing value.
+empty cell is a missing value. Guests learn a version, a digest of all cells unless it is given, and
+`valid_s`: for how many seconds they may use again what was found; 0: never.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.serving.sources.source import FeatureFault, Ids, key_of, not_found, options_as
+from fedflow.serving.messages import MOST_VERSION
+from fedflow.serving.sources.source import (
+    FeatureFault,
+    FoundFeatures,
+    Ids,
+    Validity,
+    key_of,
+    not_found,
+    options_as,
+)
 
 
 class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,13 +37,26 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     path: str  #: a file ending with .csv or .parquet
     ids: list[str]  #: the columns that callers' ids are compared with, all of them
+    valid_s: Validity = None
+    version: Annotated[str, msgspec.Meta(max_length=MOST_VERSION)] | None = (
+        None  #: None: a digest of all
+    )
 
 
 class TableFeatures:
     """The features of a file, by id."""
 
-    def __init__(self, ids: Sequence[str], columns: Mapping[str, Sequence[str | None]]) -> None:
+    def __init__(
+        self,
+        ids: Sequence[str],
+        columns: Mapping[str, Sequence[str | None]],
+        *,
+        version: str | None = None,
+        valid_s: float | None = None,
+    ) -> None:
         """`columns` have the texts of all cells. Raises: ValueError: an id is there twice."""
+        self._version = _digest(columns) if version is None else version
+        self._valid_s = valid_s
         self._ids = tuple(ids)
         self.id_names = frozenset(ids)
         keys = list(zip(*(columns[name] for name in ids), strict=True))
@@ -46,11 +70,10 @@ class TableFeatures:
         matrix = [values for values in numbers.values() if values is not None]
         self._values = np.array(matrix, dtype=np.float64).reshape(len(matrix), len(keys)).T.copy()
 
-    def find(
-        self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    def find(self, ids: Sequence[Ids], *, deadline_s: float) -> FoundFeatures:
         """Return the row of each item."""
-        return [self._find(one) for one in ids]
+        found = (self._find(one) for one in ids)
+        return FoundFeatures(found, version=self._version, valid_s=self._valid_s)
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -80,9 +103,17 @@ def open_source(options: Mapping[str, Any]) -> TableFeatures:
             raise BadServingSetting(
                 path="features.options.ids", reason=f"columns of {path} are named here"
             )
-        return TableFeatures(given.ids, columns)
+        return TableFeatures(given.ids, columns, version=given.version, valid_s=given.valid_s)
     except (OSError, ValueError, csv.Error) as exc:
         raise BadServingSetting(path="features.options.path", reason=f"{path}: {exc}") from exc
+
+
+def _digest(columns: Mapping[str, Sequence[str | None]]) -> str:
+    """Return a text that changes with any cell: 16 digits."""
+    digest = hashlib.sha256()
+    for name in sorted(columns):
+        digest.update(msgspec.msgpack.encode([name, columns[name]]))
+    return digest.hexdigest()[:16]
 
 
 def _csv(path: Path) -> dict[str, list[str | None]]:

@@ -17,7 +17,13 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.redis import KeyTemplate
-from fedflow.serving.sources.source import FeatureFault, FeatureSource, open_feature_source
+from fedflow.serving.sources.source import (
+    FeatureFault,
+    FeatureSource,
+    FoundFeatures,
+    open_feature_source,
+    together,
+)
 from tests.support.feature_service import FeatureService, feature_service
 
 CSV = "device_id,day,x0,x1,kind\nu1,1,1.5,-2,a\nu2,1,,4,b\n8,2,0.25,1e3,\n"
@@ -92,6 +98,24 @@ def test_a_source_that_nobody_has_is_named() -> None:
         opened("oracle")
 
 
+def freshness(source: FeatureSource, ids: Mapping[str, Any]) -> tuple[str, float | None]:
+    items = source.find([ids], deadline_s=SystemClock().monotonic_s() + 30)
+    assert isinstance(items, FoundFeatures)
+    return items.version, items.valid_s
+
+
+def test_the_version_of_a_table_changes_with_any_cell(csv: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"path": str(csv), "ids": ["device_id"]}
+    first = freshness(opened("table", **given), {"device_id": "u1"})
+    assert first == freshness(opened("table", **given), {"device_id": "none"})
+    csv.write_text(CSV.replace("1e3", "1e4"), encoding="utf-8")
+    assert freshness(opened("table", **given), {"device_id": "u1"}) != first
+    source = opened("table", **given, version="monday", valid_s=3600)
+    assert freshness(source, {"device_id": "u1"}) == ("monday", 3600.0)
+    with pytest.raises(BadServingSetting, match="200"):
+        opened("table", **given, version="x" * 201)
+
+
 # --- sqlite ---------------------------------------------------------------------------------------
 
 
@@ -111,7 +135,8 @@ QUERY = "SELECT x0, kind FROM f WHERE id = :device_id"
 def test_two_rows_of_one_id_are_an_error_and_so_is_a_number_that_is_too_large(
     database: Path,
 ) -> None:
-    with closing(opened("sqlite", path=str(database), query=QUERY)) as source:
+    with closing(opened("sqlite", path=str(database), query=QUERY, valid_s=0)) as source:
+        assert freshness(source, {"device_id": "u1"}) == ("", 0.0)
         ids = [{"device_id": one} for one in ("u1", "2", 2**70)]
         assert found(source, *ids) == [{"x0": 1.5}, 116, 102]
 
@@ -153,11 +178,28 @@ def test_a_service_is_asked_with_ids_in_the_body(service: FeatureService) -> Non
 
 
 @pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, ("", None)), ({"version": None, "valid_s": None}, ("", None)),
+        ({"version": 7, "valid_s": 60}, ("7", 60.0)), ({"version": "v", "valid_s": 0}, ("v", 0.0)),
+    ],
+)  # fmt: skip
+def test_a_service_says_how_long_its_features_are_valid(
+    service: FeatureService, said: dict[str, Any], expected: tuple[str, float | None]
+) -> None:
+    service.answer = (200, json.dumps({"data": [{"x0": 1}], **said}).encode())
+    with closing(opened("http", url=service.url)) as source:
+        assert freshness(source, {"device_id": "u1"}) == expected
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         (500, b"{}"), (302, b"{}"), (200, b""), (200, b"[]"), (200, b'{"data": []}'),
         (200, b'{"data": [{"x": NaN}]}'), (200, b'{"data": [{"x": [1]}]}'),
         (200, b'{"data": ' + b"[" * 100_000), (200, b" " * 20_000_000),
+        (200, b'{"data": [{}], "valid_s": -1}'),
+        (200, b'{"data": [{}], "version": "' + b"x" * 201 + b'"}'),
     ],
     ids=lambda answer: str(answer[0]) + answer[1][:12].decode(),
 )  # fmt: skip
@@ -283,3 +325,18 @@ def test_parameters_of_a_query_are_names_outside_of_texts() -> None:
     assert query.marked.endswith(" ?, x::b, ?+?")
     with pytest.raises(ValueError, match="has a name"):
         NamedQuery.of("SELECT ?")
+
+
+# --- validity of several look-ups -----------------------------------------------------------------
+
+
+def test_several_look_ups_are_valid_as_long_as_the_shortest() -> None:
+    parts = [
+        FoundFeatures([], version="a", valid_s=60), FoundFeatures([], valid_s=10), [],
+        FoundFeatures([], version="b"),
+    ]  # fmt: skip
+    both = together([{"x": 1.0}], parts)
+    assert (list(both), both.valid_s) == ([{"x": 1.0}], 10)
+    assert both.version not in ("", "a", "b")
+    assert together([], parts[:2]).version == "a"
+    assert (together([], []).version, together([], []).valid_s) == ("", None)

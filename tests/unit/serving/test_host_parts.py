@@ -1,0 +1,65 @@
+"""A host's parts: what it says of its features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fedflow.serving.state import ServingState
+
+from fedflow.base.clock import SystemClock
+from fedflow.serving.messages import PartnerRequest
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModels
+from fedflow.serving.partners import HostParts
+from fedflow.serving.settings import ServingLimits
+from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures, not_found
+from tests.support.linear_model import GUEST, HOST, MODEL_ID, build_linear, share_of
+
+
+class Source:
+    """Gives what it is told."""
+
+    def __init__(self, items: Sequence[Mapping[str, Any] | FeatureFault]) -> None:
+        self._items = items
+
+    def find(self, ids: object, *, deadline_s: float) -> Sequence[Mapping[str, Any] | FeatureFault]:
+        return self._items
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([{"y0": 1.0}], ("", None)),
+        (FoundFeatures([{"y0": 1.0}], version="monday", valid_s=60), ("monday", 60)),
+        (FoundFeatures([not_found()], version="monday", valid_s=0), ("monday", 0)),
+    ],
+)
+def test_a_host_says_what_its_source_says_of_the_features(
+    tmp_path: Path, items: Any, said: tuple[str, float | None]
+) -> None:
+    clock, limits = SystemClock(), ServingLimits()
+    with closing(ServingState(tmp_path / "state")) as state:
+        models = ServedModels(state, build_linear, party_id=HOST, limits=limits, clock=clock)
+        models.prepare("a", json.dumps(share_of("host")).encode(), None)
+        models.commit("a")
+        source: FeatureSource = Source(items)
+        parts = HostParts(models, source, limits=limits, metrics=ServingMetrics())
+        request = PartnerRequest(
+            guest=GUEST, host=HOST, model_id=MODEL_ID, model_version="v1", digest="digest-v1",
+            request_ids=["r"], ids=[{"id": "1"}],
+        )  # fmt: skip
+        answer = parts.answer(request, clock.monotonic_s() + 30)
+    assert (answer.retcode, (answer.feature_version, answer.valid_s)) == (0, said)
+
+
+def test_a_version_that_is_too_long_is_a_mistake_of_the_source() -> None:
+    with pytest.raises(ValueError, match="201 characters"):
+        FoundFeatures([], version="x" * 201)
