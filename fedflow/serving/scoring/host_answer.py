@@ -29,6 +29,8 @@ Packed = NDArray[np.uint8]
 
 _MAGIC = b"FFS1"
 _COUNTS = struct.Struct("<4sIIII")
+_ROW_START = _COUNTS.size + 1  #: of what is said of the row, in an answer of one
+_GOOD, _FAILED = b"\x00", b"\x80"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,3 +169,41 @@ def split_answer(payload: bytes, counts: Sequence[int]) -> list[bytes]:
         raise ValueError(f"it is of {len(found.failed)} rows, not of {sum(counts)}")
     ends = np.cumsum((0, *counts)).tolist()
     return [found.rows(start, end).to_bytes() for start, end in pairwise(ends)]
+
+
+def rows_of(payload: bytes) -> list[bytes]:
+    """Return an answer cut into one per row. Raises: ValueError: it is no answer."""
+    found = read_answer(payload)
+    shape, rows = found.shape, len(found.failed)
+    head = _COUNTS.pack(_MAGIC, 1, shape.scores, shape.bits, shape.leaves)
+    parts = (found.scores.astype("<f8"), found.packed, found.leaves.astype("<i4"))
+    columns = [part.view(np.uint8).reshape(rows, -1) for part in parts if part.size]
+    body = np.hstack(columns).tobytes() if columns else b""
+    size = shape.size(1) - _ROW_START
+    flags = (_FAILED if failed else _GOOD for failed in found.failed.tolist())
+    return [head + flag + body[row * size : (row + 1) * size] for row, flag in enumerate(flags)]
+
+
+def is_failed_row(payload: bytes) -> bool:
+    """Tell whether an answer of one row says that it cannot be scored."""
+    return payload[_COUNTS.size : _ROW_START] != _GOOD
+
+
+def join_rows(payloads: Sequence[bytes]) -> bytes:
+    """Return one answer for several of one row each, as `rows_of` gives them, in order.
+
+    Raises: ValueError: they are none, or not of one model.
+    """
+    if len({payload[: _COUNTS.size] for payload in payloads}) != 1:
+        raise ValueError("they are not of one model")
+    first, rows = read_answer(payloads[0]), len(payloads)
+    if len(first.failed) != 1 or len({len(payload) for payload in payloads}) != 1:
+        raise ValueError("they are not of one row")
+    shape = first.shape
+    matrix = np.frombuffer(b"".join(payloads), np.uint8).reshape(rows, -1)
+    failed = np.packbits(matrix[:, _COUNTS.size] != _GOOD[0])
+    lengths = (_ROW_START, 8 * shape.scores, -(-shape.bits // 8), 4 * shape.leaves)
+    bounds = pairwise(np.cumsum(lengths).tolist())
+    head = _COUNTS.pack(_MAGIC, rows, shape.scores, shape.bits, shape.leaves)
+    parts = (matrix[:, start:end].tobytes() for start, end in bounds)
+    return b"".join((head, failed.tobytes(), *parts))
