@@ -119,6 +119,21 @@ class ServingMetrics:
             "Rows asked for by guests, by return code.",
             ("party", "retcode"),
         )
+        self.cache_lookups = LabelledCounts(
+            "fedflow_serving_cache_lookups_total",
+            "Values looked up in caches: hit, stale or miss.",
+            ("level", "outcome"),
+        )
+        self.cache_evictions = LabelledCounts(
+            "fedflow_serving_cache_evictions_total",
+            "Values that went before their time, for others.",
+            ("level",),
+        )
+        self.cache_errors = LabelledCounts(
+            "fedflow_serving_cache_errors_total",
+            "Calls of the shared cache that failed.",
+            ("kind", "call"),
+        )
 
     def text(self, *, loaded: int, refused: int, services: int) -> bytes:
         """Return all of it; the numbers are those of models and services now."""

@@ -26,6 +26,7 @@ from fedflow.base.settings import (
     parse_section,
     texts,
 )
+from fedflow.serving.caches.settings import CacheSettings, check_caches
 
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 Threads = Annotated[int, Meta(ge=1, le=1_000)]
@@ -120,6 +121,7 @@ class ServingSettings(SettingsSection, frozen=True, kw_only=True):
     partner_ids: tuple[str, ...] | None = None
     access_log: bool = True  #: a line per request: its id, return code and milliseconds
     limits: ServingLimits = ServingLimits()
+    caches: CacheSettings = CacheSettings()
     log: Log = Log()
 
 
@@ -145,6 +147,8 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
         check_tls_files(settings.partners.tls, "partners.tls")
         _check_ids(settings)
         _check_keys(settings.callers.keys)
+
+        check_caches(settings.caches, insecure=settings.insecure)
     except BadSetting as exc:
         raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
     _check_listeners(settings)

@@ -74,3 +74,10 @@ class TokenNotValid(FedflowError):
 
     code, retcode, http = 2210, 127, 401
     hint = "Send `Authorization: Bearer TOKEN` with the token of this port's settings."
+
+
+class CacheNotPurged(FedflowError):
+    """Not all entries of the shared cache could be removed: {reason}."""
+
+    code, retcode, http = 2240, 110, 503
+    hint = "Entries of this process are removed. Repeat the purge when the shared cache works."
