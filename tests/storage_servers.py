@@ -1,19 +1,25 @@
-"""Real storages for tests: an S3 server (moto's, on a free loopback port), and a MySQL database."""
+"""Real storages for tests: an S3 server (moto's, on a free loopback port), MySQL, and Redis."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import subprocess
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pymysql
 import pytest
 from pyarrow import fs
+from redis import Redis
+from redis.exceptions import RedisError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,3 +104,52 @@ def mysql_database() -> Iterator[MysqlDatabase]:
             yield MysqlDatabase(**login, database=name)
         finally:
             cursor.execute(f"DROP DATABASE {name}")
+
+
+class RedisServer:
+    """A private Redis at a socket below a folder; without the program the test is skipped, or
+    fails in CI.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.socket = folder / "redis"
+        if shutil.which("redis-server") is None:
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no redis-server")
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = {"port": "0", "unixsocket": str(self.socket), "save": "", "appendonly": "no"}
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        with (self._folder / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["redis-server", "--dir", str(self._folder), *words], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + 30
+        while not self._answers():
+            assert time.monotonic() < deadline, "redis-server did not start"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+        self.socket.unlink(missing_ok=True)
+
+    def run(self, *words: str | bytes) -> Any:
+        """Run a command."""
+        with closing(Redis(unix_socket_path=str(self.socket), protocol=2)) as client:
+            return client.execute_command(*words)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.run("PING"))
+        except RedisError:
+            return False
