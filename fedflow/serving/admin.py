@@ -12,6 +12,7 @@ from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.drift import VersionDrift, drift_answer, drift_lines
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.load_state import VersionKey
+from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.releases import Release, plain
@@ -30,7 +31,16 @@ class PrepareLoad(msgspec.Struct, frozen=True, kw_only=True):
     sample: dict[str, str | int | float | bool | None] | None = None
 
 
+class PurgeCaches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `POST /admin/v1/caches/purge`: what is forgotten; nothing given: all."""
+
+    service_id: str | None = None
+    model_version: str | None = None
+    ids: dict[str, IdValue] | None = None  #: all ids of a row
+
+
 _loads: Final = msgspec.json.Decoder(PrepareLoad)
+_purges: Final = msgspec.json.Decoder(PurgeCaches)
 _binds: Final = msgspec.json.Decoder(BindService)
 
 
@@ -47,6 +57,7 @@ class AdminPortRoutes:
         token: str | None,
         tried: Callable[[HttpCall], dict[str, Any]],
         partner_ids: Sequence[str] | None,
+        purge: Callable[..., int],
     ) -> None:
         """`tried` answers a single request as the callers' port does; `partner_ids` are the names
         of ids that it lets go to hosts, None: any.
@@ -57,6 +68,7 @@ class AdminPortRoutes:
         self._metrics = metrics
         self._token = token
         self._tried = tried
+        self._purge = purge
         self._partner_ids = None if partner_ids is None else list(partner_ids)
 
     def answer(self, call: HttpCall) -> HttpAnswer:
@@ -94,6 +106,8 @@ class AdminPortRoutes:
                 return lambda: drift_answer(self._drifts())
             case "GET", "bindings":
                 return lambda: [self._shown(one) for one in services.all()]
+            case "POST", "caches", "purge":
+                return lambda: self._purged(_decoded(_purges, _json(call)))
             case "GET", "tries":
                 return lambda: {"partner_ids": self._partner_ids}
             case "POST", "tries":
@@ -124,6 +138,12 @@ class AdminPortRoutes:
         given = _decoded(_binds, body)
         change = self._services.bind(given)
         return {**_change(change), "salt": self._services.get(given.service_id).bound.salt}
+
+    def _purged(self, given: PurgeCaches) -> dict[str, int]:
+        number = self._purge(
+            service_id=given.service_id, model_version=given.model_version, ids=given.ids
+        )
+        return {"purged": number}
 
     def _unload(self, model_id: str, model_version: str) -> dict[str, Any]:
         if not model_id:

@@ -15,14 +15,15 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServiceNotBound, TokenNotValid, VersionNotLoaded
 from fedflow.base.values import dataclass
+from fedflow.serving.caches.caches import Caches
 from fedflow.serving.caller_keys import ANYBODY, Caller, CallerKeys
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
 from fedflow.serving.comparison import Comparison
-from fedflow.serving.inference import Inference
+from fedflow.serving.inference import Inference, case_id_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
-from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.partner_parts import OnlineRow, scope_of
 from fedflow.serving.releases import Version
 from fedflow.serving.selection import Header
 from fedflow.serving.service_options import DEFAULT_SCORE
@@ -48,9 +49,16 @@ class CallerRequest:
     service_id: str = ""
     model_id: str = ""
     model_version: str = ""
+    is_named: bool = False  #: the caller gave the case id
     header: Header
     caller: Caller = ANYBODY
     started_s: float  #: of the monotonic clock
+
+    def named(self, case_id: str) -> CallerRequest:
+        """Return the request with the id that the caller gave, if it may stand in a log."""
+        if not case_id_of(case_id, ""):
+            return self
+        return replace(self, case_id=case_id, is_named=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +77,7 @@ class Answering:
         models: ServedModels,
         services: Services,
         inference: Inference,
+        caches: Caches,
         shadows: Shadows,
         *,
         metrics: ServingMetrics,
@@ -78,6 +87,7 @@ class Answering:
         self._models = models
         self._services = services
         self._inference = inference
+        self._caches = caches
         self._shadows = shadows
         self._metrics = metrics
         self._settings = settings
@@ -127,6 +137,14 @@ class Answering:
             items = [failed(ServingCode.OVERLOAD, _TOO_MANY)] * len(rows)
             self._count(asked, chosen, items)
             return items
+        cached, found = self._caches.results, None
+        if cached is not None and asked.is_named and options.cache_results:
+            given = [(row.request_id, row.features, row.ids) for row in rows]
+            found = cached.find(scope_of(chosen.served, chosen.service_id), given)
+            if None not in found.answers:
+                items = [item for item in found.answers if item is not None]
+                self._count(asked, chosen, items)
+                return items
         asked_for = [replace(row, service_id=chosen.service_id, options=options) for row in rows]
         if asked.kind == "batch" or len(rows) > 1:
             deadline_s = asked.started_s + limits.batch_ms / 1000
@@ -136,6 +154,8 @@ class Answering:
             items = [self._inference.single(chosen.served, asked_for[0], deadline_s)]
         if options.on_fault == DEFAULT_SCORE:
             items = [_or_default(item, options.default_score) for item in items]
+        if cached is not None and found is not None:
+            cached.store(found, [_as_stored(item) for item in items])
         self._count(asked, chosen, items)
         if service is not None and service.comparison is not None:
             self._compare(asked, service, chosen.served, asked_for, items)
@@ -242,6 +262,13 @@ class Answering:
                 worst,
                 took_s * 1000,
             )
+
+
+def _as_stored(item: ItemAnswer) -> ItemAnswer:
+    """Return what may be answered again: errors are not stored."""
+    if item.degraded is None:
+        return item
+    return failed(ServingCode.NETWORK, item.degraded.why)
 
 
 def _or_default(item: ItemAnswer, score: float) -> ItemAnswer:

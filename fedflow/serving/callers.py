@@ -16,7 +16,6 @@ from fedflow.serving.admin import look_answer
 from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.fate_inference import FateInference
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import case_id_of
 from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
 from fedflow.serving.open_inference import OpenInference
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, json_answer, no_route
@@ -63,9 +62,10 @@ class CallersPortRoutes:
         return self._fate.single(self._asked("single", call), call.body)
 
     def _asked(self, kind: str, call: HttpCall) -> CallerRequest:
-        return CallerRequest(
+        asked = CallerRequest(
             kind=kind,
-            case_id=case_id_of(call.header("caseId"), "") or new_request_id(),
+            case_id=new_request_id(),
             header=call.header,
             started_s=self._clock.monotonic_s(),
         )
+        return asked.named(call.header("caseId"))

@@ -16,7 +16,7 @@ import msgspec
 from fedflow.base.clock import Clock
 from fedflow.serving.answering import AnsweredRow, Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
-from fedflow.serving.inference import MOST_VALUES, case_id_of
+from fedflow.serving.inference import MOST_VALUES
 from fedflow.serving.messages import IdValue
 from fedflow.serving.partner_parts import OnlineRow
 from fedflow.serving.services import SelectedVersion
@@ -119,7 +119,7 @@ class FateInference:
             request = _flat_singles.decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
             return self._refused(asked, _unreadable(exc))
-        return self._single(_with_head(_named(asked, request.case_id), request), request)
+        return self._single(_with_head(asked.named(request.case_id), request), request)
 
     def flat_batch(self, asked: CallerRequest, raw: bytes) -> _Answer:
         """Return the answer to a batch without `head`."""
@@ -127,7 +127,7 @@ class FateInference:
             request = _flat_batches.decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
             return self._refused(asked, _unreadable(exc))
-        named = _named(asked, request.case_id)
+        named = asked.named(request.case_id)
         return self._batch(_with_head(named, request), request.batch_data_list)
 
     def _single(self, asked: CallerRequest, item: SingleItem | FlatSingle) -> _Answer:
@@ -179,10 +179,6 @@ def _with_head(asked: CallerRequest, head: CallerHead) -> CallerRequest:
         model_id=head.model_id or "",
         model_version=head.model_version or "",
     )
-
-
-def _named(asked: CallerRequest, case_id: str) -> CallerRequest:
-    return replace(asked, case_id=case_id_of(case_id, asked.case_id))
 
 
 def _fault(fault: ItemAnswer, case_id: str) -> _Answer:

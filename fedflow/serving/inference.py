@@ -12,11 +12,12 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, failed_at_host
-from fedflow.serving.joining import TooManyWait, WaitedTooLong
+from fedflow.serving.joining import JoinedRequests, TooManyWait, WaitedTooLong
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
 from fedflow.serving.online import OnlineScore
 from fedflow.serving.partner_parts import HostPart, OnlineRow, PartnerParts
+from fedflow.serving.settings import ServingLimits
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +37,16 @@ def case_id_of(given: str, other: str) -> str:
 class Inference:
     """Scores rows at the guest. Thread-safe."""
 
-    def __init__(self, partners: PartnerParts, *, metrics: ServingMetrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        partners: PartnerParts,
+        *,
+        limits: ServingLimits,
+        metrics: ServingMetrics,
+        clock: Clock,
+    ) -> None:
         self._partners = partners
+        self._limits = limits
         self._metrics = metrics
         self._clock = clock
 
@@ -49,11 +58,21 @@ class Inference:
         work = partial(self._score, served, deadline_s=deadline_s)
         wait_s = deadline_s - self._clock.monotonic_s()
         try:
-            return served.line.run(row, work, wait_s=wait_s)
+            return self._line(served, row.service_id).run(row, work, wait_s=wait_s)
         except TooManyWait:
             return failed(ServingCode.OVERLOAD, _BUSY)
         except WaitedTooLong:
             return failed(ServingCode.NETWORK, _LATE)
+
+    def _line(self, served: ServedModel, service_id: str) -> JoinedRequests[OnlineRow, ItemAnswer]:
+        line = served.lines.get(service_id)
+        if line is None:
+            limits = self._limits
+            new: JoinedRequests[OnlineRow, ItemAnswer] = JoinedRequests(
+                most=limits.joined, waiting=limits.waiting
+            )
+            line = served.lines.setdefault(service_id, new)
+        return line
 
     def batch(
         self, served: ServedModel, rows: Sequence[OnlineRow], deadline_s: float

@@ -60,7 +60,7 @@ class ServedModel:
     key: VersionKey
     head: VersionHead
     model: ServableModel
-    line: JoinedRequests[Any, ItemAnswer]  #: of single requests
+    lines: dict[str, JoinedRequests[Any, ItemAnswer]]  #: of single requests, by service
     drift: VersionDrift
 
 
@@ -243,15 +243,12 @@ class ServedModels:
             raise LoadRefused(model_version=version, reason="it could not be built") from exc
         if model.digest != head.digest or model.role != head.role:
             raise LoadRefused(model_version=version, reason="its parts do not fit together")
-        line: JoinedRequests[Any, ItemAnswer] = JoinedRequests(
-            most=self._limits.joined, waiting=self._limits.waiting
-        )
         return ServedModel(
             load_id=load.load_id,
             key=load.key,
             head=head,
             model=model,
-            line=line,
+            lines={},
             drift=drift_of(model, head.reference),
         )
 

@@ -13,7 +13,7 @@ from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.binary_tensors import EXTENSION
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES, case_id_of
+from fedflow.serving.inference import MOST_VALUES
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partner_parts import OnlineRow
@@ -111,7 +111,7 @@ class OpenInference:
         try:
             given = request()
             check_asked(given.outputs)
-            asked = replace(asked, case_id=case_id_of(given.id, asked.case_id))
+            asked = asked.named(given.id)
             chosen, rows = self._rows(asked, given)
             fault = self._answering.caller_fault(asked, len(rows))
             if fault is not None:

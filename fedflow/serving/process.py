@@ -14,6 +14,7 @@ from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.serving.admin import AdminPortRoutes
 from fedflow.serving.answering import Answering
+from fedflow.serving.caches.caches import open_caches
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.fate_inference import FateInference
 from fedflow.serving.health import ServingHealth
@@ -26,6 +27,7 @@ from fedflow.serving.open_inference import OpenInference
 from fedflow.serving.partner_calls import PartnerCalls
 from fedflow.serving.partner_parts import PartnerParts
 from fedflow.serving.partners import HostParts, PartnersServer
+from fedflow.serving.service_options import LONGEST_STALE_S
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
 from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
@@ -62,6 +64,14 @@ class ServingProcess:
             settings.partners.tls, party_id=settings.party_id or "", now_ms=clock.now_ms()
         )
         source = self._source()
+        caches = open_caches(
+            settings.caches,
+            self._home,
+            stale_s=LONGEST_STALE_S,
+            metrics=metrics,
+            clock=clock,
+        )
+        self._stack.callback(caches.close)
         models, services = self._stored()
         answers = HostParts(
             models,
@@ -96,7 +106,13 @@ class ServingProcess:
         answering = Answering(
             models,
             services,
-            Inference(PartnerParts(partners), metrics=metrics, clock=clock),
+            Inference(
+                PartnerParts(partners, caches.partners),
+                limits=settings.limits,
+                metrics=metrics,
+                clock=clock,
+            ),
+            caches,
             shadows,
             metrics=metrics,
             settings=settings,
@@ -113,6 +129,7 @@ class ServingProcess:
             token=settings.admin.token,
             tried=callers.tried,
             partner_ids=settings.partner_ids,
+            purge=caches.purge,
         )
         self.admin_port = self._listen(
             HttpServer(
@@ -151,7 +168,12 @@ class ServingProcess:
             clock=clock,
         )
         models.open()
-        services = Services(ServiceState(file), models, clock=clock)
+        services = Services(
+            ServiceState(file),
+            models,
+            caches_parts=settings.caches.partners.enabled,
+            clock=clock,
+        )
         services.open()
         return models, services
 

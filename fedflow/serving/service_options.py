@@ -30,7 +30,7 @@ class ServiceOptions(
     #: when a host does not answer, or not for a row
     on_fault: Literal["fail", "guest_only", "cached_stale", "default_score"] = "fail"
     default_score: Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)] = 0.0
-    stale_s: Annotated[float, msgspec.Meta(gt=0, le=604_800)] = 86_400.0  #: of `cached_stale`
+    stale_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 86_400.0  #: of `cached_stale`
     before: tuple[HookUse, ...] = ()  #: hooks before the model, in order
     after: tuple[HookUse, ...] = ()
     cache_results: bool = True  #: if the settings allow it
@@ -38,5 +38,7 @@ class ServiceOptions(
     rows_per_s: _Positive | None = None  #: rows of all callers; further ones get code 124
     sticky_by: Annotated[str, msgspec.Meta(max_length=200)] = ""  #: the id that names the user
 
+
+LONGEST_STALE_S: Final = 86_400.0
 
 NO_OPTIONS: Final = ServiceOptions()

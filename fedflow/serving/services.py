@@ -34,6 +34,7 @@ from fedflow.serving.releases import (
 )
 from fedflow.serving.selection import Header, choose, user_of
 from fedflow.serving.service_options import (
+    CACHED_STALE,
     DEFAULT_SCORE,
     GUEST_ONLY,
     NO_OPTIONS,
@@ -103,9 +104,13 @@ class SelectedVersion:
 class Services:
     """Services and what is bound to them. Thread-safe."""
 
-    def __init__(self, state: ServiceState, models: ServedModels, *, clock: Clock) -> None:
+    def __init__(
+        self, state: ServiceState, models: ServedModels, *, caches_parts: bool, clock: Clock
+    ) -> None:
+        """`caches_parts`: hosts' parts are kept, so old ones may be used."""
         self._state = state
         self._models = models
+        self._caches_parts = caches_parts
         self._clock = clock
         self._changes = threading.Lock()
         self._services: Mapping[str, ServedService] = {}
@@ -198,6 +203,9 @@ class Services:
 
     def _check_options(self, service_id: str, release: Release, options: ServiceOptions) -> None:
         """Raises: BindingRefused: a version cannot do in need what the options say."""
+        if options.on_fault == CACHED_STALE and not self._caches_parts:
+            reason = "cached_stale: the setting caches.partners.enabled is false"
+            raise BindingRefused(service_id=service_id, reason=reason)
         for one in release.versions:
             model = self._models.of_version(one.model_id, one.model_version).model
             name = f"version {one.model_version}"

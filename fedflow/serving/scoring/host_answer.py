@@ -67,17 +67,6 @@ class HostAnswer:
         """Return how much is said of each row."""
         return AnswerShape(scores=self.scores.shape[1], bits=self.bits, leaves=self.leaves.shape[1])
 
-    def rows(self, start: int, end: int) -> HostAnswer:
-        """Return what is said of some of the rows."""
-        own = slice(start, end)
-        return HostAnswer(
-            failed=self.failed[own],
-            scores=self.scores[own],
-            packed=self.packed[own],
-            leaves=self.leaves[own],
-            bits=self.bits,
-        )
-
     def to_bytes(self) -> bytes:
         """Return the bytes that `read_answer` reads."""
         shape, rows = self.shape, len(self.failed)
@@ -143,32 +132,6 @@ def read_answer(payload: object) -> HostAnswer:
     if not np.isfinite(found.scores[~failed]).all():
         raise ValueError("it has scores that are no finite numbers")
     return found
-
-
-def join_answers(payloads: Sequence[bytes]) -> bytes:
-    """Return one answer for the rows of several, in order. Raises: ValueError: they do not fit."""
-    found = [read_answer(payload) for payload in payloads]
-    if len({one.shape for one in found}) != 1:
-        raise ValueError("they are not of one model")
-    return HostAnswer(
-        failed=np.concatenate([one.failed for one in found]),
-        scores=np.concatenate([one.scores for one in found]),
-        packed=np.concatenate([one.packed for one in found]),
-        leaves=np.concatenate([one.leaves for one in found]),
-        bits=found[0].bits,
-    ).to_bytes()
-
-
-def split_answer(payload: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Return an answer cut into some of so many rows each.
-
-    Raises: ValueError: it is no answer, or of another number of rows.
-    """
-    found = read_answer(payload)
-    if len(found.failed) != sum(counts):
-        raise ValueError(f"it is of {len(found.failed)} rows, not of {sum(counts)}")
-    ends = np.cumsum((0, *counts)).tolist()
-    return [found.rows(start, end).to_bytes() for start, end in pairwise(ends)]
 
 
 def rows_of(payload: bytes) -> list[bytes]:

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedflow.serving.state import ServingState
 
 from fedflow.base.clock import SystemClock
+from fedflow.serving.load_state import LoadState
 from fedflow.serving.messages import PartnerRequest
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partners import HostParts
 from fedflow.serving.settings import ServingLimits
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures, not_found
+from fedflow.serving.state_file import StateFile
 from tests.support.linear_model import GUEST, HOST, MODEL_ID, build_linear, share_of
 
 
@@ -46,12 +47,14 @@ def test_a_host_says_what_its_source_says_of_the_features(
     tmp_path: Path, items: Any, said: tuple[str, float | None]
 ) -> None:
     clock, limits = SystemClock(), ServingLimits()
-    with closing(ServingState(tmp_path / "state")) as state:
-        models = ServedModels(state, build_linear, party_id=HOST, limits=limits, clock=clock)
+    with closing(StateFile(tmp_path / "state")) as file:
+        models = ServedModels(
+            LoadState(file), build_linear, party_id=HOST, limits=limits, clock=clock
+        )
         models.prepare("a", json.dumps(share_of("host")).encode(), None)
         models.commit("a")
         source: FeatureSource = Source(items)
-        parts = HostParts(models, source, limits=limits, metrics=ServingMetrics())
+        parts = HostParts(models, source, limits=limits, metrics=ServingMetrics(), clock=clock)
         request = PartnerRequest(
             guest=GUEST, host=HOST, model_id=MODEL_ID, model_version="v1", digest="digest-v1",
             request_ids=["r"], ids=[{"id": "1"}],

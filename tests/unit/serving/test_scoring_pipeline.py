@@ -24,7 +24,7 @@ from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
-from fedflow.serving.scoring.host_answer import join_answers, read_answer, split_answer
+from fedflow.serving.scoring.host_answer import join_rows, read_answer, rows_of
 from fedflow.serving.scoring.pipeline import OnlineModel, build
 from fedflow.serving.scoring.registry import INPUTS, MODELS, SCORES, STEPS, maker
 from fedflow.wire.deployed_model import DeployedModel
@@ -368,14 +368,13 @@ def test_answers_are_joined_and_split_by_rows(fixture: str, request: pytest.Fixt
     rows = [{**row, "x2": 1} for row in numbers_of(9, seed=3)[HOST]]
     rows[4]["x1"] = "word"
     whole = host.partial(host.read(rows))
-    parts = [host.partial(host.read(rows[start:end])) for start, end in ((0, 3), (3, 3), (3, 9))]
-    joined = read_answer(join_answers(parts))
+    parts = [host.partial(host.read([row])) for row in rows]
+    joined = read_answer(join_rows(parts))
     np.testing.assert_allclose(joined.scores, read_answer(whole).scores, rtol=1e-12)
     assert (joined.packed == read_answer(whole).packed).all()
     assert joined.failed.tolist() == [number == 4 for number in range(9)]
-    split = split_answer(join_answers(parts), [3, 0, 6])
-    assert split == parts
-    with pytest.raises(ValueError, match="it is of 9 rows, not of 8"):
-        split_answer(whole, [3, 5])
+    assert rows_of(join_rows(parts)) == parts
+    with pytest.raises(ValueError, match="not of one row"):
+        join_rows([whole])
     with pytest.raises(ValueError, match="not of one model"):
-        join_answers([whole, head(1, 7) + b"\0" + scores_of(*range(7))])
+        join_rows([parts[0], head(1, 7) + b"\0" + scores_of(*range(7))])
