@@ -42,6 +42,7 @@ class ServerState:
     grpc: str  #: host:port for other parties
     party_id: str | None = None  #: None: standalone
     admin: str | None = None  #: host:port of the admin port, of a serving process
+    callers_grpc: str | None = None  #: host:port of its gRPC port for callers
 
     @property
     def url(self) -> str:

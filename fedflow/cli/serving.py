@@ -120,6 +120,7 @@ def status(home: Path, conf: Path | None, as_json: bool) -> None:
                 ("pid", state.pid),
                 ("party", state.party_id or "all parties"),
                 ("callers", state.http),
+                *([("callers, gRPC", state.callers_grpc)] if state.callers_grpc else []),
                 ("partners", state.grpc),
                 ("admin", state.admin),
                 ("ready", "yes" if ready.get("ready") else "no"),

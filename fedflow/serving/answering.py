@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Final
 
 from fedflow.base.clock import Clock
@@ -53,6 +54,7 @@ class CallerRequest:
     header: Header
     caller: Caller = ANYBODY
     started_s: float  #: of the monotonic clock
+    deadline_s: float = inf  #: the caller does not wait for longer
 
     def named(self, case_id: str) -> CallerRequest:
         """Return the request with the id that the caller gave, if it may stand in a log."""
@@ -147,10 +149,10 @@ class Answering:
                 return items
         asked_for = [replace(row, service_id=chosen.service_id, options=options) for row in rows]
         if asked.kind == "batch" or len(rows) > 1:
-            deadline_s = asked.started_s + limits.batch_ms / 1000
+            deadline_s = min(asked.started_s + limits.batch_ms / 1000, asked.deadline_s)
             items = self._inference.batch(chosen.served, asked_for, deadline_s)
         else:
-            deadline_s = asked.started_s + limits.single_ms / 1000
+            deadline_s = min(asked.started_s + limits.single_ms / 1000, asked.deadline_s)
             items = [self._inference.single(chosen.served, asked_for[0], deadline_s)]
         if options.on_fault == DEFAULT_SCORE:
             items = [_or_default(item, options.default_score) for item in items]

@@ -53,6 +53,7 @@ class ServingProcess:
         self._stack = ExitStack()
         self._health: ServingHealth | None = None
         self.callers_port = self.admin_port = self.partners_port = 0
+        self.callers_grpc_port: int | None = None  #: None: there is no such port
 
     def open(self) -> None:
         """Read the state, build the models, listen.
@@ -120,6 +121,8 @@ class ServingProcess:
         )
         fate = FateInference(answering, limits=settings.limits, clock=clock)
         open_inference = OpenInference(models, answering, health, settings=settings)
+        if settings.callers.grpc_port is not None:
+            self._listen_grpc(answering, fate, open_inference)
         callers = CallersPortRoutes(answering, fate, open_inference, health, clock=clock)
         admin = AdminPortRoutes(
             models,
@@ -154,6 +157,18 @@ class ServingProcess:
             self._health.draining = True
             time.sleep(self._settings.limits.drain_ms / 1000)
         self._stack.close()
+
+    def _listen_grpc(
+        self, answering: Answering, fate: FateInference, open_inference: OpenInference
+    ) -> None:
+        from fedflow.serving.callers_grpc import CallersGrpcServer  # with protobuf, if it is on
+
+        server = CallersGrpcServer(
+            self._settings.callers, answering, fate, open_inference, clock=self._clock
+        )
+        self._stack.callback(server.stop, 3.0)
+        server.listen()
+        self.callers_grpc_port = server.port
 
     def _stored(self) -> tuple[ServedModels, Services]:
         """Return what was loaded and bound before."""

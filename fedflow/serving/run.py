@@ -96,6 +96,7 @@ def _state_file(process: ServingProcess, settings: ServingSettings, home: Path) 
         "http": _address(settings.callers.host, process.callers_port),
         "grpc": _address(settings.partners.host, process.partners_port),
         "admin": _address(settings.admin.host, process.admin_port),
+        "callers_grpc": _grpc_address(process, settings),
         "party_id": settings.party_id,
     }
     file = OwnFile(home / "run" / "server.json", json.dumps(state))
@@ -116,6 +117,11 @@ def _announce(process: ServingProcess, settings: ServingSettings) -> None:
         logger.warning(
             "INSECURE: without TLS and tokens anybody who reaches the ports may use them"
         )
+
+
+def _grpc_address(process: ServingProcess, settings: ServingSettings) -> str | None:
+    given, port = settings.callers, process.callers_grpc_port
+    return None if port is None else _address(given.grpc_host or given.host, port)
 
 
 def _address(host: str, port: int) -> str:

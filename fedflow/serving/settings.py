@@ -46,11 +46,26 @@ class CallerKey(SettingsSection, frozen=True, kw_only=True):
     per_second: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None  #: rows; None: any
 
 
+class CallersTls(SettingsSection, frozen=True, kw_only=True):
+    """What the gRPC port shows to callers; certificate and key, or none."""
+
+    certificate: str | None = None  #: PEM file
+    key: str | None = None  #: PEM file of the private key
+    ca: str | None = None  #: PEM file: who signed callers' certificates; None: callers need none
+
+    @property
+    def on(self) -> bool:
+        return self.certificate is not None
+
+
 class CallersPort(SettingsSection, frozen=True, kw_only=True):
-    """HTTP, for those who ask for scores."""
+    """HTTP and gRPC, for those who ask for scores."""
 
     host: str = "127.0.0.1"
-    port: Port = 8059  #: 0 = any free port
+    port: Port = 8059  #: HTTP; 0 = any free port
+    grpc_port: Port | None = None  #: gRPC; 0 = any free port, None: no such port
+    grpc_host: str | None = None  #: address of the gRPC port, if it is another one
+    tls: CallersTls = CallersTls()  #: of the gRPC port
     token: str | None = None  #: bearer token that callers send; None: everybody may ask
     keys: tuple[CallerKey, ...] = ()  #: a token per caller, instead of `token` or beside it
     behind_tls_proxy: bool = False  #: a proxy on this machine terminates TLS
@@ -147,8 +162,8 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
         check_tls_files(settings.partners.tls, "partners.tls")
         _check_ids(settings)
         _check_keys(settings.callers.keys)
-
         check_caches(settings.caches, insecure=settings.insecure)
+        _check_callers_tls(settings.callers.tls)
     except BadSetting as exc:
         raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
     _check_listeners(settings)
@@ -202,6 +217,13 @@ def _check_keys(keys: tuple[CallerKey, ...]) -> None:
         raise BadSetting(path="callers.keys", reason="a key is there twice")
 
 
+def _check_callers_tls(tls: CallersTls) -> None:
+    for name, other in (("certificate", tls.key or tls.ca), ("key", tls.certificate)):
+        if other is not None and getattr(tls, name) is None:
+            path = f"callers.tls.{name}"
+            raise BadSetting(path=path, reason="TLS needs certificate and key together")
+
+
 def _check_listeners(settings: ServingSettings) -> None:
     if settings.insecure:
         return
@@ -223,3 +245,8 @@ def _check_listeners(settings: ServingSettings) -> None:
         else:
             continue
         raise ListenerNotSafe(listener=f"The {name} port", address=port.host, missing=missing)
+    host = settings.callers.grpc_host or settings.callers.host
+    if settings.callers.grpc_port is not None and host not in LOOPBACK:
+        missing = "callers.tls" if keyed else "callers.token"
+        if not keyed or not settings.callers.tls.on:
+            raise ListenerNotSafe(listener="The callers' gRPC port", address=host, missing=missing)

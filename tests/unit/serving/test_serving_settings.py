@@ -61,6 +61,10 @@ def keys(*several: dict[str, Any], **one: Any) -> dict[str, Any]:
         ({"default_service": "a b"}, "default_service", "no service id"),
         ({"home": "here"}, "home", "absolute"),
         ({"admin": {"token": "short"}}, "admin.token", "16"),
+        ({"callers": {"tls": {"key": "x"}}}, "callers.tls.certificate", "together"),
+        ({"callers": {"tls": {"certificate": "x"}}}, "callers.tls.key", "together"),
+        ({"callers": {"tls": {"ca": "x"}}}, "callers.tls.certificate", "together"),
+        ({"callers": {"grpc_port": -1}}, "callers.grpc_port", ">= 0"),
         (keys(name="a b"), "callers.keys.0.name", "no caller's name"),
         (keys(name="token"), "callers.keys.0.name", "no caller's name"),
         (keys(sha256="AB"), "callers.keys.0.sha256", "64 hexadecimal"),
@@ -84,12 +88,25 @@ def test_a_wrong_setting_is_refused_with_its_path(
         ({"partners": {"host": "0.0.0.0"}}, "partners.tls"),
         ({"callers": {"host": "0.0.0.0"}}, "callers.token"),
         ({"admin": {"host": "0.0.0.0", "token": "x" * 16}}, "admin.behind_tls_proxy"),
+        ({"callers": {"grpc_port": 0, "grpc_host": "0.0.0.0"}}, "callers.token"),
+        (
+            {"callers": {"grpc_port": 0, "grpc_host": "0.0.0.0", "token": "x" * 16}},
+            "callers.tls",
+        ),
     ],
 )
 def test_an_open_port_without_protection_is_refused(values: dict[str, Any], missing: str) -> None:
     with pytest.raises(ListenerNotSafe, match=re.escape(missing)):
         parse_serving_settings(values)
     assert parse_serving_settings({**values, "insecure": True}).insecure
+
+
+def test_a_grpc_port_with_tls_and_a_token_may_be_open() -> None:
+    tls = {"certificate": "c", "key": "k"}
+    callers = {"grpc_port": 8000, "grpc_host": "0.0.0.0", "token": "x" * 16, "tls": tls}
+    assert parse_serving_settings({"callers": callers}).callers.tls.on
+    off = {"grpc_host": "0.0.0.0"}
+    assert parse_serving_settings({"callers": off}).callers.grpc_port is None
 
 
 def test_keys_of_callers_protect_as_a_token_does() -> None:
