@@ -56,6 +56,11 @@ class Circuit:
             self._open_until_s = None
             self._probes = False
 
+    def undecided(self) -> None:
+        """Count nothing: the call had too little time to tell; the next one may be the probe."""
+        with self._lock:
+            self._probes = False
+
     def failed(self) -> None:
         """Count a call without an answer."""
         with self._lock:

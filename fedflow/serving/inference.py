@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Final
@@ -53,12 +54,17 @@ class Inference:
     def single(self, served: ServedModel, row: OnlineRow, deadline_s: float) -> ItemAnswer:
         """Return the score of a row, perhaps computed together with those of others.
 
-        `deadline_s` is a moment of the monotonic clock.
+        `deadline_s` is a moment of the monotonic clock. Rows that are computed together have the
+        time of the one that waits longest.
         """
-        work = partial(self._score, served, deadline_s=deadline_s)
+
+        def work(rows: Sequence[OnlineRow]) -> list[ItemAnswer]:
+            return self._score(served, rows, deadline_s=max(one.deadline_s for one in rows))
+
         wait_s = deadline_s - self._clock.monotonic_s()
         try:
-            return self._line(served, row.service_id).run(row, work, wait_s=wait_s)
+            line = self._line(served, row.service_id)
+            return line.run(replace(row, deadline_s=deadline_s), work, wait_s=wait_s)
         except TooManyWait:
             return failed(ServingCode.OVERLOAD, _BUSY)
         except WaitedTooLong:

@@ -98,13 +98,23 @@ class PartnerCalls:
             return failed_at_host(party, ServingCode.NETWORK, _OPEN)
         answer = self._answer(request, deadline_s)
         if answer.retcode in _NO_ANSWER:
-            circuit.failed()
+            if self._was_hasty(started_s, deadline_s):
+                circuit.undecided()
+            else:
+                circuit.failed()
         else:
             circuit.answered()
         self._metrics.partner_latency.observe(self._clock.monotonic_s() - started_s, party)
         self._metrics.partner_answers.add(party, str(int(answer.retcode)))
         self._last[party] = answer.message if isinstance(answer, ItemAnswer) else ""
         return answer
+
+    def _was_hasty(self, started_s: float, deadline_s: float) -> bool:
+        """Tell whether a call ended because its caller gave it much less time than is usual."""
+        usual_s = self._limits.single_ms / 1000
+        return (
+            deadline_s - started_s < usual_s / 2 and self._clock.monotonic_s() >= deadline_s - 0.02
+        )
 
     def _circuit(self, party: str) -> Circuit:
         known = self._circuits.get(party)

@@ -46,6 +46,7 @@ class OnlineRow:
     ids: dict[str, IdValue]  #: go to every host
     service_id: str = ""
     options: ServiceOptions = NO_OPTIONS  #: of the service
+    deadline_s: float = 0.0  #: of a single request, a moment of the monotonic clock
 
 
 @dataclass(kw_only=True, slots=True)

@@ -63,3 +63,18 @@ def test_a_late_failure_of_a_call_before_it_opened_changes_no_pause(
     circuit.failed()
     clock.time.ms += 1000
     assert circuit.lets_through()
+
+
+def test_a_call_that_had_too_little_time_decides_nothing(
+    circuit: Circuit, clock: FakeClock
+) -> None:
+    for _ in range(10):
+        assert circuit.lets_through()
+        circuit.undecided()
+    assert circuit.state == "closed"
+    fail(circuit)
+    clock.time.ms += 1000
+    assert circuit.lets_through()
+    circuit.undecided()
+    assert circuit.state == "half-open"
+    assert circuit.lets_through()
