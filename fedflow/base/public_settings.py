@@ -43,6 +43,7 @@ SHOWN: Final = (
     "provider.allowed_folders",
     "model_store_address.storage", "model_store_address.folder", "model_store_address.name",
     "model_store_address.host", "model_store_address.port", "model_store_address.timeout",
+    "model_store_address.uri", "model_store_address.endpoint", "model_store_address.region",
     "retention.jobs_days", "retention.status", "health.min_free_mib",
     "log.level", "log.format", "log.max_mib", "log.kept",
     "board.switch", "board.sign_in", "board.session_idle_s", "board.session_s",
@@ -57,6 +58,7 @@ HIDDEN: Final = (
     "authentication.client.http_app_key", "authentication.client.http_secret_key",
     "servers", "fate_on_spark.spark.home", "fate_on_spark.spark.python",
     "fate_on_spark.spark.conf", "model_store_address.user", "model_store_address.passwd",
+    "model_store_address.access_key", "model_store_address.secret_key",
 )  # fmt: skip
 """Paths of settings that are secret, or may hold what is."""
 

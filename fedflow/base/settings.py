@@ -234,8 +234,14 @@ class ProviderSettings(SettingsSection, frozen=True, kw_only=True):
 class ModelStoreAddress(SettingsSection, frozen=True, kw_only=True):
     """Where `model/store` copies models to, and `model/restore` fetches them from."""
 
-    storage: Literal["mysql", "folder"] | None = None  #: null: there is no such store
+    storage: Literal["mysql", "folder", "s3"] | None = None  #: null: there is no such store
     folder: str = ""  #: absolute path (folder)
+    uri: str = ""  #: s3://bucket/prefix (s3)
+    endpoint: str | None = None  #: URL of another object store than AWS, `http://host:port` (s3)
+    region: str | None = None  #: (s3)
+    #: (s3) without keys the environment, `~/.aws` or the role of the machine are used
+    access_key: str | None = None
+    secret_key: str | None = None
     name: str = "fedflow_models"  #: database name (mysql)
     user: str = "root"
     passwd: str = ""
@@ -339,6 +345,7 @@ _HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9.*-]+):(\d{1,5}|\*)"
 _BUCKET_PLACE = re.compile(
     r"(s3://|https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?/)[A-Za-z0-9._-]+(/[^?#]*)?"
 )
+_ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?/?")
 _HDFS_PLACE = re.compile(r"hdfs://[A-Za-z0-9.-]+(:\d{1,5})?/[^?#]*")
 _MYSQL_KEYS = frozenset({"name", "user", "passwd", "host", "port"})
 PARTY = re.compile(r"[0-9A-Za-z]{1,32}")
@@ -542,9 +549,23 @@ def _check_model_store(settings: Settings) -> None:
     address = settings.model_store_address
     if address.storage == "folder" and not address.folder.startswith("/"):
         raise BadSetting(path="model_store_address.folder", reason="an absolute path is needed")
+    if address.storage == "s3":
+        _check_bucket(address)
     if address.storage == "mysql" and not re.fullmatch(r"[0-9A-Za-z_$]{1,64}", address.name):
         reason = f"{address.name!r} is no database name"
         raise BadSetting(path="model_store_address.name", reason=reason)
+
+
+def _check_bucket(address: ModelStoreAddress) -> None:
+    path = "model_store_address"
+    named = _BUCKET_PLACE.fullmatch(address.uri) and ".." not in address.uri.split("/")
+    if not named or not address.uri.startswith("s3://"):
+        raise BadSetting(path=f"{path}.uri", reason="s3://bucket or s3://bucket/prefix is needed")
+    if address.endpoint is not None and not _ENDPOINT.fullmatch(address.endpoint):
+        raise BadSetting(path=f"{path}.endpoint", reason="it must be http(s)://host:port")
+    if (address.access_key is None) != (address.secret_key is None):
+        missing = "access_key" if address.access_key is None else "secret_key"
+        raise BadSetting(path=f"{path}.{missing}", reason="the two keys go together")
 
 
 def _check_servings(settings: Settings) -> None:

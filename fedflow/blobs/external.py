@@ -19,6 +19,7 @@ from fedflow.base.errors.models import ModelStoreUnavailable
 from fedflow.base.values import dataclass
 
 SLICE_BYTES: Final = 4 * 1024 * 1024  #: of an archive in one row; a statement takes 16 MiB
+_NEW: Final = "new-"  #: an archive that is being written
 _DATABASE: Final = re.compile(r"[0-9A-Za-z_$]{1,64}")
 _TABLE: Final = """\
 CREATE TABLE IF NOT EXISTS t_fedflow_model_archive (
@@ -44,7 +45,7 @@ class FolderModels:
         with _told_as_unavailable(str(self._folder)):
             path = self._path(party_model_id, model_version)
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix="new-", dir=path.parent)
+            descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=path.parent)
             try:
                 with os.fdopen(descriptor, "wb") as target:
                     shutil.copyfileobj(source, target, SLICE_BYTES)
@@ -71,6 +72,15 @@ class FolderModels:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, target, SLICE_BYTES)
         return True
+
+    def sweep(self, *, older_than_ms: int) -> int:
+        gone = 0
+        with _told_as_unavailable(str(self._folder)):
+            for path in self._folder.glob(f"[0-9a-f][0-9a-f]/{_NEW}*"):
+                if path.stat().st_mtime * 1000 < older_than_ms:
+                    path.unlink(missing_ok=True)
+                    gone += 1
+        return gone
 
     def _path(self, party_model_id: str, model_version: str) -> Path:
         """Return a place whose name no request can choose."""
@@ -141,6 +151,9 @@ class MySqlModels:
                     return index > 0
                 target.write(found[0])
                 index += 1
+
+    def sweep(self, *, older_than_ms: int) -> int:
+        return 0  # a transaction replaces all slices of an archive
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:

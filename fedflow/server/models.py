@@ -15,6 +15,7 @@ from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.participant.worker_models import WorkerModels
 from fedflow.app.ports.models import ExternalModels, ModelBlobs
 from fedflow.app.services import ModelServices
+from fedflow.base.clock import Clock
 from fedflow.base.settings import Settings
 from fedflow.blobs.archive import ZipArchives
 from fedflow.blobs.external import FolderModels, MySqlAddress, MySqlModels
@@ -46,7 +47,8 @@ def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelS
             submissions=core.submissions,
             workers=core.workers,
             exchange=exchange,
-            external=external_models(settings),
+            external=external_models(settings, clock),
+            clock=clock,
         ),
         tags=ModelTags(store=store, clock=clock),
         views=ModelViews(store=store, repository=core.models, blobs=blobs),
@@ -55,11 +57,23 @@ def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelS
     )
 
 
-def external_models(settings: Settings) -> ExternalModels | None:
+def external_models(settings: Settings, clock: Clock) -> ExternalModels | None:
     """Return the external model store that the settings name, None if they name none."""
     given = settings.model_store_address
     if given.storage == "folder":
         return FolderModels(Path(given.folder))
+    if given.storage == "s3":
+        from fedflow.blobs.bucket import BucketModels  # Arrow, which no other store needs
+        from fedflow.tables.filesystems import FilesystemAccess
+
+        bucket, _, prefix = given.uri.removeprefix("s3://").partition("/")
+        access = FilesystemAccess(
+            endpoint=given.endpoint,
+            region=given.region,
+            access_key=given.access_key,
+            secret_key=given.secret_key,
+        )
+        return BucketModels(bucket, prefix, access, clock)
     if given.storage == "mysql":
         return MySqlModels(
             MySqlAddress(

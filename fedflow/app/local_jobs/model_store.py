@@ -7,6 +7,7 @@ attempt; which model is meant stands in the task's parameters, which were checke
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,8 +18,15 @@ from fedflow.app.models.model_exchange import ModelExchange, digest_of
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.ports.models import ExternalModels
 from fedflow.app.ports.store import Store
+from fedflow.base.clock import Clock, is_older
 from fedflow.base.errors.executors import LaunchRefused
-from fedflow.base.errors.models import BadModelArchive, ModelExists, ModelNotFound, ModelStoreNotSet
+from fedflow.base.errors.models import (
+    BadModelArchive,
+    ModelExists,
+    ModelNotFound,
+    ModelStoreNotSet,
+    ModelStoreUnavailable,
+)
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.models.model import ModelKey
@@ -27,8 +35,11 @@ from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TASK_FINAL
 from fedflow.wire.worker_commands import ExternalArchive
 
+logger = logging.getLogger(__name__)
+
 STORE: Final = "ModelStore"
 RESTORE: Final = "ModelRestore"
+_SWEEP_EVERY_MS: Final = 86_400_000
 _IN_MEMORY: Final = 8 * 1024 * 1024  #: an archive that is larger goes to disk
 
 
@@ -43,6 +54,7 @@ class ModelStoring:
         workers: Workers,
         exchange: ModelExchange,
         external: ExternalModels | None,
+        clock: Clock,
     ) -> None:
         """Without `external` this server has no external store, and says so."""
         self._store = store
@@ -50,6 +62,8 @@ class ModelStoring:
         self._workers = workers
         self._exchange = exchange
         self._external = external
+        self._clock = clock
+        self._swept_ms = 0
 
     # --- what clients ask -----------------------------------------------------------------------
 
@@ -91,6 +105,7 @@ class ModelStoring:
                 raise ModelExists(model=f"{key} in the external model store")
             if known != sha256:
                 outside.put(key.party_model_id, key.model_version, archive, sha256=sha256)
+                self._sweep(outside)
             return ExternalArchive(sha256=sha256, size_bytes=archive.seek(0, 2))
 
     def restore_for(self, task: TaskKey, token: str) -> ExternalArchive:
@@ -110,6 +125,17 @@ class ModelStoring:
             if not self._is_here(key, sha256):
                 self._exchange.import_archive(key, archive)
             return ExternalArchive(sha256=sha256, size_bytes=archive.seek(0, 2))
+
+    def _sweep(self, outside: ExternalModels) -> None:
+        """Once a day, remove what stores that broke off left; a failure is no one's."""
+        now_ms = self._clock.now_ms()
+        if not is_older(self._swept_ms, _SWEEP_EVERY_MS, now_ms):
+            return
+        self._swept_ms = now_ms
+        try:
+            outside.sweep(older_than_ms=now_ms - _SWEEP_EVERY_MS)
+        except ModelStoreUnavailable as exc:
+            logger.warning("%s", exc.message, extra={"action": "sweep"})
 
     def _is_here(self, key: ModelKey, sha256: str) -> bool:
         """Tell whether the very model of an archive is here, whole."""

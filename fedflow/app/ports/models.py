@@ -214,3 +214,8 @@ class ExternalModels(Protocol):
 
     def get(self, party_model_id: str, model_version: str, target: IO[bytes]) -> bool:
         """Write an archive to `target`; False if there is none. Raises: ModelStoreUnavailable."""
+
+    def sweep(self, *, older_than_ms: int) -> int:
+        """Remove what was stored before a moment and no model version has any more; return how
+        much. Never what `get` would give. Raises: ModelStoreUnavailable.
+        """

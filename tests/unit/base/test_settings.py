@@ -186,7 +186,7 @@ def test_every_field_has_its_unit_in_its_name_or_a_comment() -> None:
         ({"retention": {"status": ["done"]}}, "known are success, failed, canceled, timeout"),
         ({"log": {"level": "TRACE"}}, "known are DEBUG, INFO, WARNING, ERROR"),
         ({"servers": {"a": {"protocol": "ftp"}}}, "known are http, https"),
-        ({"model_store_address": {"storage": "s3"}}, "known are mysql, folder"),
+        ({"model_store_address": {"storage": "tape"}}, "known are mysql, folder, s3"),
     ],
 )
 def test_a_word_that_is_no_choice_is_refused_with_those_that_are(

@@ -52,6 +52,7 @@ class Api:
                 storing=ModelStoring(
                     store=server.store, submissions=core.submissions, workers=core.workers,
                     exchange=exchange, external=None if shared is None else FolderModels(shared),
+                    clock=server.clock,
                 ),
                 tags=ModelTags(store=server.store, clock=server.clock),
                 woe_arrays=WoeArrays(
