@@ -13,6 +13,7 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, failed_at_host
+from fedflow.serving.guest_features import GuestFeatures
 from fedflow.serving.joining import JoinedRequests, TooManyWait, WaitedTooLong
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
@@ -45,7 +46,10 @@ class Inference:
         limits: ServingLimits,
         metrics: ServingMetrics,
         clock: Clock,
+        features: GuestFeatures | None = None,
     ) -> None:
+        """`features` complete rows; None: callers send all."""
+        self._features = features
         self._partners = partners
         self._limits = limits
         self._metrics = metrics
@@ -91,7 +95,11 @@ class Inference:
     ) -> list[ItemAnswer]:
         self._metrics.joined.observe(len(rows))
         try:
-            return self._scored(served, rows, deadline_s)
+            if self._features is None:
+                return self._scored(served, rows, deadline_s)
+            score = partial(self._scored, served, deadline_s=deadline_s)
+            inputs = served.model.inputs
+            return self._features.scored(rows, inputs, score, deadline_s=deadline_s)
         except Exception:
             logger.exception("Rows could not be scored", extra={"action": "score"})
             return [failed(ServingCode.SYSTEM, _DEFECT)] * len(rows)

@@ -17,6 +17,7 @@ from fedflow.serving.answering import Answering
 from fedflow.serving.caches.caches import open_caches
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.fate_inference import FateInference
+from fedflow.serving.guest_features import GuestFeatures
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import Inference
 from fedflow.serving.load_state import LoadState
@@ -30,7 +31,7 @@ from fedflow.serving.partners import HostParts, PartnersServer
 from fedflow.serving.service_options import LONGEST_STALE_S
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
-from fedflow.serving.settings import AdminPort, CallersPort, ServingSettings
+from fedflow.serving.settings import AdminPort, CallersPort, FeatureSettings, ServingSettings
 from fedflow.serving.shadows import Shadows
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
 from fedflow.serving.state_file import StateFile
@@ -64,7 +65,7 @@ class ServingProcess:
         credentials = credentials_in(
             settings.partners.tls, party_id=settings.party_id or "", now_ms=clock.now_ms()
         )
-        source = self._source()
+        source = self._source(settings.features, "features")
         caches = open_caches(
             settings.caches,
             self._home,
@@ -112,6 +113,7 @@ class ServingProcess:
                 limits=settings.limits,
                 metrics=metrics,
                 clock=clock,
+                features=self._guest_features(),
             ),
             caches,
             shadows,
@@ -192,11 +194,14 @@ class ServingProcess:
         services.open()
         return models, services
 
-    def _source(self) -> FeatureSource | None:
-        given = self._settings.features
+    def _guest_features(self) -> GuestFeatures | None:
+        source = self._source(self._settings.guest_features, "guest_features")
+        return None if source is None else GuestFeatures(source)
+
+    def _source(self, given: FeatureSettings, path: str) -> FeatureSource | None:
         if given.source is None:
             return None
-        source = open_feature_source(given.source, given.options)
+        source = open_feature_source(given.source, given.options, path=path)
         self._stack.callback(source.close)
         return source
 

@@ -97,7 +97,7 @@ class AdminPort(SettingsSection, frozen=True, kw_only=True):
 
 
 class FeatureSettings(SettingsSection, frozen=True, kw_only=True):
-    """Where a host's features come from."""
+    """Where features come from."""
 
     source: str | None = None  #: entry point of `fedflow.serving.feature_source`; None: no features
     options: Mapping[str, Any] = {}  #: of that source
@@ -129,7 +129,9 @@ class ServingSettings(SettingsSection, frozen=True, kw_only=True):
     admin: AdminPort = AdminPort()
     #: party id -> host:port of its partners' port; several processes: commas between
     routes: Mapping[str, str] = {}
-    features: FeatureSettings = FeatureSettings()
+    features: FeatureSettings = FeatureSettings()  #: a host's
+    #: a guest's, for what callers do not send; without a source they send all
+    guest_features: FeatureSettings = FeatureSettings()
     default_service: str | None = None  #: answers requests that name no service
     explicit_version: bool = False  #: requests may name model and version instead of a service
     #: names of the ids that callers may send to the partners; None: any
