@@ -30,6 +30,8 @@ class ServingCode(IntEnum):
     OVERLOAD = 124
     TOKEN = 127
     BAD_RESPONSE = 135
+    HOOK = 140  #: a hook of the service failed, or refuses the row
+    HOOK_LATE = 141  #: a hook exceeded its time limit, or is off as it did so several times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,6 +76,13 @@ class TokenNotValid(FedflowError):
     hint = "Send `Authorization: Bearer TOKEN` with the token of this port's settings."
 
 
+class HookNotUsable(FedflowError):
+    """Hook {path}: {reason}."""
+
+    code, retcode, http = 2220, 100, 400
+    hint = "The documentation of serving has all hooks and their options."
+
+
 class CacheNotPurged(FedflowError):
     """Not all entries of the shared cache could be removed: {reason}."""
 
