@@ -6,12 +6,18 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 
-from fedflow.base.errors.serving_process import BadServingSetting
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.serving_process import BadServingSetting, HookNotUsable
+from fedflow.serving.codes import ItemAnswer, failed
+from fedflow.serving.hooks.service_hooks import hooks_of
+from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.service_options import HookUse, ServiceOptions
 from fedflow.serving.sources.source import FeatureFault, open_feature_source
 from tests.unit.docs.markdown import ROOT
 
@@ -54,3 +60,22 @@ def test_the_source_of_the_page_is_found_and_gives_features() -> None:
     with pytest.raises(BadServingSetting, match="known are id and weekend") as caught:
         open_feature_source("calendar", {"x": 1}, path="guest_features")
     assert caught.value.fields["path"] == "guest_features.options"
+
+
+@pytest.mark.usefixtures("_installed")
+def test_the_hooks_of_the_page_are_found_and_work() -> None:
+    options = decode_as(blocks("json")[0], ServiceOptions)
+    given = [
+        OnlineRow(request_id="r", features={"income": 3000}, ids={"phone": "+49 (30) 1-2"}),
+        OnlineRow(request_id="r", features={}, ids={"phone": "none"}),
+    ]
+    with closing(hooks_of(options)) as hooks:
+        row, refused = hooks.before(given, partner_ids=("phone",))
+        assert isinstance(row, OnlineRow)
+        assert row.ids == {"phone": "493012"}
+        assert refused == failed(140, "the hook phone_form: a phone number is needed")
+        answers = hooks.after([row, row], [ItemAnswer(score=0.25), ItemAnswer(score=0.9)])
+    assert [one.more for one in answers] == [{"largestLoan": 20_000}, {"largestLoan": 3_000}]
+    with pytest.raises(HookNotUsable) as caught:
+        hooks_of(ServiceOptions(after=(HookUse(hook="largest_loan"),)))
+    assert caught.value.fields["path"] == "after[0].options.most"
