@@ -43,8 +43,10 @@ def add(tx: Tx, change: Mapping[str, Any]) -> bool:
             created_ms=change["created_ms"],
         )
         return tx.model_history.put_note(note) or _note_id(tx, key) == change["change"]
-    branch = tx.model_history.branch(_branch_key(change), last_only=True)
     kind = MoveKind(change["action"])
+    if kind is not MoveKind.DELETE and key not in tx.models.lock(key.model_version):
+        return False  # its version was deleted since this was prepared
+    branch = tx.model_history.branch(_branch_key(change), last_only=True)
     if branch.last_id == change["change"]:
         return True
     if kind is not MoveKind.DELETE and branch.last_id != change.get("after", ""):

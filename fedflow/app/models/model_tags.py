@@ -85,6 +85,7 @@ class ModelTags:
         _check(name, "")
         now_ms = self._clock.now_ms()
         with self._store.transaction() as tx:
+            tx.models.lock(model_version)
             _check_version(tx, model_version)
             tx.model_tags.create(name, "", now_ms=now_ms)
             if not tx.model_tags.attach(name, model_version, now_ms=now_ms):

@@ -213,6 +213,7 @@ class LocalPublishing(UseCase):
     def _count_load(self, key: ModelKey) -> None:
         """Count a load of what the store has now: the steps took their time."""
         with self._store.transaction() as tx:
+            tx.models.lock(key.model_version)
             now = tx.models.get(key)
             if now is not None:
                 tx.models.put(replace(now, loaded_times=now.loaded_times + 1))

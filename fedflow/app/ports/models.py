@@ -41,6 +41,11 @@ class ModelVersionStore(Protocol):
     def has_version(self, model_version: str) -> bool:
         """Tell whether a share of any model has this version, also one that is not ready."""
 
+    def lock(self, model_version: str) -> list[ModelKey]:
+        """Return the shares of a version, also those that are not ready. Until the transaction ends
+        nobody else who locks it drops them or begins to refer to them.
+        """
+
     def get(self, key: ModelKey) -> ModelVersion | None:
         """Return a version, also one that is not ready."""
 

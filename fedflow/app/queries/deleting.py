@@ -27,6 +27,7 @@ from fedflow.app.participant.party_jobs import has_process
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
+from fedflow.app.queries.model_references import loaded_version, reference_to
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
@@ -131,7 +132,7 @@ class _OpenWork:
 
     tables: Mapping[tuple[str, str], list[str]]  #: namespace and name -> jobs
     jobs: Mapping[str, str]  #: job whose outputs are read without a name -> job that reads them
-    models: Mapping[str, str]  #: version of a model -> job that predicts with it
+    models: Mapping[str, str]  #: version of a model -> job that uses it
 
 
 class Deletions:
@@ -159,6 +160,7 @@ class Deletions:
         """
         before = self.preview(job_id)
         with self._store.transaction() as tx:
+            tx.models.lock(job_id)
             plan = _plan(tx, job_id, _open_work(tx))
             if plan is not None:
                 self._drop(tx, plan)
@@ -221,6 +223,7 @@ class Deletions:
         JobFilesNotDeleted.
         """
         with self._store.transaction() as tx:
+            tx.models.lock(one.job_id)
             plan = _plan(tx, one.job_id, work) if _is_old(tx, one, which) else None
             if plan is None:
                 return None
@@ -445,6 +448,11 @@ def _open_work(tx: Tx) -> _OpenWork:
     """Return what jobs that have not ended are going to use."""
     tables: dict[tuple[str, str], list[str]] = {}
     jobs: dict[str, str] = {}
+    models = {
+        str(version): job.key.job_id
+        for job in tx.jobs.open_jobs()
+        if (version := job.parameters.get("model_version")) is not None
+    }
     for task in tx.tasks.find(TaskFilter(statuses=_OPEN_TASKS, limit=_MOST)):
         table = task.parameters.get("table") if task.module.lower() == _READER else None
         if isinstance(table, dict) and table.get("job_id") is not None:
@@ -452,11 +460,9 @@ def _open_work(tx: Tx) -> _OpenWork:
         named = named_table(task)
         if named is not None:
             tables.setdefault(named, []).append(task.key.job_id)
-    models = {
-        str(version): job.key.job_id
-        for job in tx.jobs.open_jobs()
-        if (version := job.parameters.get("model_version")) is not None
-    }
+        version = loaded_version(task)
+        if version is not None:
+            models.setdefault(version, task.key.job_id)
     return _OpenWork(tables=tables, jobs=jobs, models=models)
 
 
@@ -489,34 +495,15 @@ def _models(
     """Return the sites' parts of the trained model, each with why it stays, if it does."""
     which = ModelFilter(model_version=job_id, with_unready=True)
     versions = [v for v in tx.models.find(which) if v.job_id == job_id]
-    tags = tx.model_tags.of_version(job_id) if versions else []
     user = work.models.get(job_id)
-    found = []
-    for version in versions:
-        key = version.key
-        siblings = tx.models.find(
-            ModelFilter(model_id=key.model_id, role=key.site.role, party_id=key.site.party_id)
+    return tuple(
+        OwnModel(
+            key=version.key,
+            size_bytes=version.size_bytes,
+            kept=reference_to(tx, version, user=None if user == job_id else user),
         )
-        children = [
-            v.key.model_version
-            for v in siblings
-            if _object(v.parent_info).get("parent_model_version") == job_id
-        ]
-        kept = ""
-        if children:
-            kept = f"version {children[0]} was deployed from it"
-        elif version.loaded_times:
-            kept = "it was loaded for serving"
-        elif tags:
-            kept = f"it has the tag {tags[0].name}"
-        elif user is not None and user != job_id:
-            kept = f"job {user} predicts with it"
-        found.append(OwnModel(key=key, size_bytes=version.size_bytes, kept=kept))
-    return tuple(found)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+        for version in versions
+    )
 
 
 def _noted(note: Path) -> Iterator[dict[str, Any]]:

@@ -135,6 +135,16 @@ class SqlModels:
         )
         return found is not None
 
+    def lock(self, model_version: str) -> list[ModelKey]:
+        found = self._session.rows(
+            "SELECT f_role, f_party_id, f_model_id, f_model_version FROM "
+            "t_machine_learning_model_info WHERE f_model_version = ? "
+            "ORDER BY f_role, f_party_id, f_model_id",
+            (model_version,),
+            lock=True,
+        )
+        return list(map(_key_of, found))
+
     def get(self, key: ModelKey) -> ModelVersion | None:
         return _VERSIONS.one(self._session.row(f"{_VERSIONS.select} WHERE {_IS}", _key(key)))
 
@@ -162,10 +172,7 @@ class SqlModels:
             "FROM t_machine_learning_model_info WHERE f_ready = 0 AND f_create_time < ?",
             (older_than_ms,),
         )
-        return [
-            ModelKey(site=site_of(role, party_id), model_id=model_id, model_version=version)
-            for role, party_id, model_id, version in found
-        ]
+        return list(map(_key_of, found))
 
     def set_ready(self, key: ModelKey, *, now_ms: int) -> bool:
         changed = self._session.write(
@@ -227,6 +234,11 @@ class SqlModels:
 def _trained_by(job_id: str, initiator: Site) -> tuple[str, str, str, int, int, int]:
     """Return whose a version is that a job trained: a parent, not imported, ready."""
     return job_id, initiator.role.value, initiator.party_id, 1, 0, 1
+
+
+def _key_of(found: Found) -> ModelKey:
+    role, party_id, model_id, version = found
+    return ModelKey(site=site_of(role, party_id), model_id=model_id, model_version=version)
 
 
 def _key(key: ModelKey) -> tuple[str, str, str, str]:

@@ -3,6 +3,7 @@
 # ruff: noqa: PT012  # the transaction is what is undone
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -122,6 +123,34 @@ def test_a_key_that_no_version_has_is_free_to_the_job(store, key, version):
         assert not tx.models.has_version("j")
     with store.read() as tx:
         assert tx.models.get(key) == version
+
+
+def test_a_deletion_and_a_new_reference_of_a_version_do_not_pass_each_other(
+    store, make, key, version
+):
+    """Both lock the version first, so that whoever is second sees what the other one did."""
+    with store.transaction() as tx:
+        tx.models.put(version)
+        tx.models.put(replace(version, key=replace(key, site=make.host), ready=False))
+        tx.models.put(replace(version, key=replace(key, model_version="j2")))
+        assert tx.models.lock("j1") == [key, replace(key, site=make.host)]
+        assert tx.models.lock("j3") == []
+    seen = []
+
+    def refers():
+        with store.transaction() as tx:
+            seen.append(tx.models.lock("j1"))
+
+    with store.transaction() as tx:
+        tx.models.lock("j1")
+        thread = threading.Thread(target=refers)
+        thread.start()
+        thread.join(0.3)
+        assert seen == []
+        for one in tx.models.lock("j1"):
+            tx.models.drop(one)
+    thread.join(30)
+    assert seen == [[]]
 
 
 def test_versions_are_found_by_their_columns_newest_first(store, make, key, version):

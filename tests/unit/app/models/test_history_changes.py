@@ -390,3 +390,18 @@ def test_a_commit_after_an_undo_does_not_count(pair: Pair) -> None:
     late = answer(pair.host, f"{path}/commit", {"change": "1"}, source="9999")
     assert late.error == "ModelChangeRefused"
     assert targets(pair) == (TRAINED, TRAINED)
+
+
+def test_a_branch_does_not_move_to_a_version_that_was_deleted_meanwhile(pair: Pair) -> None:
+    move(pair, CREATE, TRAINED)
+    given = {**body_of(pair), "action": "move", "change": "1", "after": branch(pair, HOST).last_id}
+    path = f"/party/{OTHER}/host/10000/model"
+    assert answer(pair.host, f"{path}/history", given, source="9999").retcode == 0
+    with pair.host.store.transaction() as tx:
+        for key in tx.models.lock(OTHER):
+            tx.models.drop(key)
+    late = answer(pair.host, f"{path}/commit", {"change": "1"}, source="9999")
+    assert late.error == "ModelChangeRefused"
+    assert targets(pair) == (TRAINED, TRAINED)
+    move(pair, DELETE)
+    assert targets(pair) == (None, None)

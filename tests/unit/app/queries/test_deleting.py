@@ -10,14 +10,23 @@ from typing import Any
 
 import pytest
 
+from fedflow.app.models.models import ModelRepository
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.queries.deleting import NOTE, Deletions
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.ids import PartyId
+from fedflow.blobs.files import LocalBlobs
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.domain.job_lines import EndedJobs
-from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
+from fedflow.domain.models.history import Author, BranchKey, Move, MoveKind
+from fedflow.domain.models.model import (
+    ModelComponent,
+    ModelFilter,
+    ModelKey,
+    ModelVersion,
+    part_of,
+)
 from fedflow.domain.records import (
     Command,
     CommandKind,
@@ -38,7 +47,7 @@ from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_sqlite
-from tests.unit.app.fakes import FakeCatalog, conf, dsl
+from tests.unit.app.fakes import FakeCatalog, FakeClock, conf, dsl
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
@@ -53,6 +62,9 @@ class World:
         self.folders = Folders(home)
         self.specs = ParsedJobs(FakeCatalog())
         self.deletions = Deletions(store=store, folders=self.folders, specs=self.specs)
+        self.blobs = LocalBlobs(home / "blobs")
+        self.repository = ModelRepository(store=store, blobs=self.blobs, clock=FakeClock())
+        self.content = ""
 
     def job(self, job_id: str = JOB, site: Site = GUEST, **changes: Any) -> JobRecord:
         made = {
@@ -109,6 +121,7 @@ class World:
                 tx.tracking.add_metric(task.key, Metric(namespace="n", name="m"), now_ms=1)
                 tx.tracking.put_summary(task.key, {"a": 1}, now_ms=1)
                 tx.models.put(self.version(job_id, site))
+                tx.models.put_component(self.component(job_id, site))
         with self.store.transaction() as tx:
             tx.schedules.add(
                 ScheduledJob(
@@ -139,6 +152,27 @@ class World:
             "created_ms": 1, "updated_ms": 1,
         }  # fmt: skip
         return ModelVersion(**{**made, **changes})
+
+    def component(self, job_id: str, site: Site) -> ModelComponent:
+        """Return a component's model, whose contents are stored."""
+        part = part_of("Param", b"[1]")
+        self.content = self.blobs.put(b"[1]")
+        return ModelComponent(
+            key=self.version(job_id, site).key, component="step_0", module="Step", alias="model",
+            meta=part, param=part, run_parameters={}, created_ms=1,
+        )  # fmt: skip
+
+    def move(self, number: int, version: str, kind: MoveKind = MoveKind.MOVE) -> None:
+        """Let the branch release name a version."""
+        model_id = self.version(version).key.model_id
+        where = BranchKey(site=GUEST, model_id=model_id, name="release")
+        move = Move(
+            key=where, number=number, id=f"change{number}", model_version=version,
+            kind=MoveKind.CREATE if number == 1 else kind, author=Author(party_id="9999"),
+            created_ms=number,
+        )  # fmt: skip
+        with self.store.transaction() as tx:
+            assert tx.model_history.add_move(move)
 
     def left(self, job_id: str = JOB) -> list[str]:
         """Return what is left of a job."""
@@ -288,10 +322,25 @@ def test_a_table_that_the_job_only_read_stays(world: World) -> None:
         ("loaded", "was loaded"),
         ("tagged", "has the tag best"),
         ("predicts", "predicts with it"),
+        ("loads", f"job {OTHER}"),
+        ("stores", f"job {OTHER}"),
+        ("branch", "the branch release names it"),
+        ("rollback", "a rollback of the branch release leads to it"),
     ],
 )
 def test_a_model_that_is_used_stays(world: World, why: str, part: str) -> None:
     world.ran()
+    if why in ("loads", "stores"):
+        module = {"loads": "ModelLoader", "stores": "ModelStore"}[why]
+        world.task(
+            world.job(OTHER, status=JobStatus.WAITING), module=module,
+            parameters={"model_version": JOB}, status=TaskStatus.WAITING,
+            party_status=TaskStatus.WAITING,
+        )  # fmt: skip
+    if why in ("branch", "rollback"):
+        world.move(1, JOB)
+    if why == "rollback":
+        world.move(2, OTHER)
     with world.store.transaction() as tx:
         if why == "child":
             child = replace(world.version(JOB).key, model_version="child")
@@ -307,6 +356,37 @@ def test_a_model_that_is_used_stays(world: World, why: str, part: str) -> None:
     done = world.deletions.delete(JOB)
     assert [part in m.kept for m in done.models] == [True]
     assert world.left() == ["model"]
+    sha256 = world.blobs.put(b"{}")
+    world.repository.sweep(2**60)
+    assert world.blobs.has(world.content)
+    assert not world.blobs.has(sha256)
+
+
+@pytest.mark.parametrize("last", [MoveKind.MOVE, MoveKind.DELETE])
+def test_a_model_that_branches_named_once_goes(world: World, last: MoveKind) -> None:
+    world.ran()
+    world.move(1, JOB)
+    world.move(2, OTHER)
+    world.move(3, OTHER, last)  # a rollback leads to OTHER, or nowhere
+    done = world.deletions.delete(JOB)
+    assert [m.kept for m in done.models] == [""]
+    assert world.left() == []
+    world.repository.sweep(2**60)
+    assert not world.blobs.has(world.content)
+
+
+def test_a_child_among_thousands_of_versions_is_found(world: World) -> None:
+    world.ran()
+    with world.store.transaction() as tx:
+        for number in range(1_001):
+            key = replace(world.version(JOB).key, model_version=f"v{number}")
+            tx.models.put(world.version(f"v{number}", key=key, created_ms=9))
+        key = replace(world.version(JOB).key, model_version="child")
+        descent = {"parent_model_version": JOB}
+        tx.models.put(world.version("c", key=key, parent_info=descent, created_ms=2))
+    assert [m.kept for m in world.deletions.delete(JOB).models] == [
+        "version child was deployed from it"
+    ]
 
 
 def test_caches_go_with_their_tables(world: World) -> None:
