@@ -20,6 +20,7 @@ from fedflow.serving.caches.caches import Caches
 from fedflow.serving.caller_keys import ANYBODY, Caller, CallerKeys
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
 from fedflow.serving.comparison import Comparison
+from fedflow.serving.hooks.service_hooks import NO_HOOKS
 from fedflow.serving.inference import Inference, case_id_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
@@ -133,34 +134,50 @@ class Answering:
         self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
     ) -> list[ItemAnswer]:
         """Return the answers of one version to rows."""
-        limits, options = self._limits, chosen.options
         service = chosen.service
         if service is not None and service.rate is not None and not service.rate.take(len(rows)):
             items = [failed(ServingCode.OVERLOAD, _TOO_MANY)] * len(rows)
             self._count(asked, chosen, items)
             return items
-        cached, found = self._caches.results, None
-        if cached is not None and asked.is_named and options.cache_results:
-            given = [(row.request_id, row.features, row.ids) for row in rows]
-            found = cached.find(scope_of(chosen.served, chosen.service_id), given)
-            if None not in found.answers:
-                items = [item for item in found.answers if item is not None]
-                self._count(asked, chosen, items)
-                return items
-        asked_for = [replace(row, service_id=chosen.service_id, options=options) for row in rows]
-        if asked.kind == "batch" or len(rows) > 1:
-            deadline_s = min(asked.started_s + limits.batch_ms / 1000, asked.deadline_s)
-            items = self._inference.batch(chosen.served, asked_for, deadline_s)
-        else:
-            deadline_s = min(asked.started_s + limits.single_ms / 1000, asked.deadline_s)
-            items = [self._inference.single(chosen.served, asked_for[0], deadline_s)]
-        if options.on_fault == DEFAULT_SCORE:
-            items = [_or_default(item, options.default_score) for item in items]
-        if cached is not None and found is not None:
-            cached.store(found, [_as_stored(item) for item in items])
+        hooks = NO_HOOKS if service is None else service.hooks
+        own = [replace(row, service_id=chosen.service_id, options=chosen.options) for row in rows]
+        kept = hooks.before(own, partner_ids=self._settings.partner_ids)
+        good = [row for row in kept if isinstance(row, OnlineRow)]
+        scored = self._known_or_scored(asked, chosen, good) if good else []
+        after = iter(hooks.after(good, scored))
+        items = [next(after) if isinstance(one, OnlineRow) else one for one in kept]
         self._count(asked, chosen, items)
         if service is not None and service.comparison is not None:
-            self._compare(asked, service, chosen.served, asked_for, items)
+            self._compare(asked, service, chosen.served, good, scored)
+        return items
+
+    def _known_or_scored(
+        self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
+    ) -> list[ItemAnswer]:
+        """Return what was answered to the same request before, and scores of the other rows."""
+        cached = self._caches.results
+        if cached is None or not asked.is_named or not chosen.options.cache_results:
+            return self._scored(asked, chosen, rows)
+        given = [(row.request_id, row.features, row.ids) for row in rows]
+        found = cached.find(scope_of(chosen.served, chosen.service_id), given)
+        new = [row for row, known in zip(rows, found.answers, strict=True) if known is None]
+        more = iter(self._scored(asked, chosen, new) if new else [])
+        items = [next(more) if known is None else known for known in found.answers]
+        cached.store(found, [_as_stored(item) for item in items])
+        return items
+
+    def _scored(
+        self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
+    ) -> list[ItemAnswer]:
+        limits, options = self._limits, chosen.options
+        if asked.kind == "batch" or len(rows) > 1:
+            deadline_s = min(asked.started_s + limits.batch_ms / 1000, asked.deadline_s)
+            items = self._inference.batch(chosen.served, rows, deadline_s)
+        else:
+            deadline_s = min(asked.started_s + limits.single_ms / 1000, asked.deadline_s)
+            items = [self._inference.single(chosen.served, rows[0], deadline_s)]
+        if options.on_fault == DEFAULT_SCORE:
+            items = [_or_default(item, options.default_score) for item in items]
         return items
 
     def select(
@@ -225,6 +242,8 @@ class Answering:
         """Count what a version answered, and let the shadows score the same rows."""
         comparison = service.comparison or Comparison()
         own, now_s = (served.key.model_id, served.key.model_version), self._clock.monotonic_s
+        if not items:
+            return
         comparison.count(own, items, now_s() - asked.started_s)
 
         def score(version: Version) -> None:

@@ -191,6 +191,7 @@ class ServingProcess:
             caches_parts=settings.caches.partners.enabled,
             clock=clock,
         )
+        self._stack.callback(services.close)
         services.open()
         return models, services
 

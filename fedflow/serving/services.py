@@ -15,11 +15,13 @@ import msgspec
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import (
     BindingRefused,
+    HookNotUsable,
     ServiceNotBound,
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
 from fedflow.serving.comparison import Comparison
+from fedflow.serving.hooks.service_hooks import Hooks, UnusableHooks, hooks_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
@@ -75,6 +77,7 @@ class ServedService:
     salt: bytes
     rate: Rate | None  #: of its rows
     comparison: Comparison | None  #: None: one version alone answers
+    hooks: Hooks
 
     @property
     def shadows(self) -> list[Version]:
@@ -114,6 +117,7 @@ class Services:
         self._clock = clock
         self._changes = threading.Lock()
         self._services: Mapping[str, ServedService] = {}
+        self._retired: list[Hooks] = []
 
     def open(self) -> None:
         """Read what is bound. Raises: ServingStateNotUsable."""
@@ -184,10 +188,21 @@ class Services:
 
     def _read(self) -> None:
         before, clock = self._services, self._clock
-        self._services = {
+        now = {
             one.service_id: _served(one, before.get(one.service_id), clock)
             for one in self._state.services()
         }
+        self._services = now
+        for hooks in self._retired:  # nobody holds them any more but who has waited for long
+            hooks.close()
+        used = {id(one.hooks) for one in now.values()}
+        self._retired = [one.hooks for one in before.values() if id(one.hooks) not in used]
+
+    def close(self) -> None:
+        """Close the hooks of all services."""
+        with self._changes:
+            for hooks in (*self._retired, *(one.hooks for one in self._services.values())):
+                hooks.close()
 
     def _checked(self, change: BindService, before: Release | None) -> Release:
         """Return the new release. Raises: BindingRefused, VersionNotLoaded."""
@@ -202,7 +217,8 @@ class Services:
         return release
 
     def _check_options(self, service_id: str, release: Release, options: ServiceOptions) -> None:
-        """Raises: BindingRefused: a version cannot do in need what the options say."""
+        """Raises: BindingRefused: a version cannot do in need what they say. HookNotUsable."""
+        hooks_of(options).close()
         if options.on_fault == CACHED_STALE and not self._caches_parts:
             reason = "cached_stale: the setting caches.partners.enabled is false"
             raise BindingRefused(service_id=service_id, reason=reason)
@@ -293,8 +309,28 @@ def _served(bound: BoundService, before: ServedService | None, clock: Clock) -> 
     if comparison is None and len(versions) > 1:
         comparison = Comparison()
     return ServedService(
-        bound=bound, salt=bytes.fromhex(bound.salt), rate=rate, comparison=comparison
+        bound=bound,
+        salt=bytes.fromhex(bound.salt),
+        rate=rate,
+        comparison=comparison,
+        hooks=_hooks(bound, before),
     )
+
+
+def _hooks(bound: BoundService, before: ServedService | None) -> Hooks:
+    """Return the hooks of a service: those that it had, where they are the same."""
+    wanted = bound.options.before, bound.options.after
+    if before is not None:
+        known = before.bound.options
+        if (known.before, known.after) == wanted:
+            return before.hooks
+    try:
+        return hooks_of(bound.options)
+    except HookNotUsable as exc:
+        logger.error(
+            "service %s: %s", bound.service_id, exc.message, extra={"action": "open_hooks"}
+        )
+        return UnusableHooks(str(exc.message))
 
 
 def _log(what: str, service_id: str, release: Release | None) -> None:

@@ -431,6 +431,27 @@ def test_a_service_may_do_without_a_host_and_says_so(
     )
 
 
+def test_hooks_of_a_service_work_before_and_after_its_model(pair: Pair) -> None:
+    options = {
+        "before": [
+            {"hook": "rename", "options": {"names": {"first": "x0"}}},
+            {"hook": "defaults", "options": {"values": {"x1": 2.0}}},
+        ],
+        "after": [{"hook": "threshold", "options": {"cuts": [0.5], "names": ["low", "high"]}}],
+    }
+    change = {"service_id": "credit", "options": options}
+    status, answer = pair.guest.admin("POST", "bindings", change)
+    assert status == 200, answer
+    found = pair.guest.infer({"first": 1.0})
+    assert found["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+    assert found["data"]["label"] == "high"
+    bad = {**change, "options": {"before": [{"hook": "rename", "options": {"nmaes": {}}}]}}
+    status, answer = pair.guest.admin("POST", "bindings", bad)
+    assert status == 400
+    assert "before[0].options" in answer["retmsg"]
+    assert pair.guest.infer({"first": 1.0})["retcode"] == 0
+
+
 def test_rows_beyond_a_services_rate_are_code_124(pair: Pair) -> None:
     change = {"service_id": "credit", "options": {"rows_per_s": 0.001}}
     assert pair.guest.admin("POST", "bindings", change)[0] == 200

@@ -15,7 +15,7 @@ import msgspec
 
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.serving_process import HookNotUsable
-from fedflow.serving.codes import ItemAnswer
+from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.hooks.called_hook import CalledHook, HookFailure
 from fedflow.serving.hooks.hook import (
     AFTER,
@@ -97,6 +97,20 @@ class Hooks:
         """Close the hooks. Calls that are under way end as they would."""
         for call in (*self._before, *self._after):
             call.close()
+
+
+class UnusableHooks(Hooks):
+    """Hooks that were stored and cannot be opened any more: rows fail and say so."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__((), ())
+        self._fault = failed(ServingCode.HOOK, reason)
+
+    def before(
+        self, rows: Sequence[OnlineRow], *, partner_ids: Sequence[str] | None = None
+    ) -> list[OnlineRow | ItemAnswer]:
+        """Return the fault for each row."""
+        return [self._fault] * len(rows)
 
 
 NO_HOOKS: Final = Hooks((), ())
