@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from fedflow.base.clock import SystemClock
 from fedflow.http.server import HttpServer, HttpSettings
@@ -138,7 +139,7 @@ class ServingProcess:
         )
         self.admin_port = self._listen(
             HttpServer(
-                application(admin.answer),
+                application(admin.answer, _admin_document),
                 _http(settings.admin, _ADMIN_THREADS),
                 name="fedflow-admin",
             ),
@@ -146,7 +147,7 @@ class ServingProcess:
         )
         self.callers_port = self._listen(
             HttpServer(
-                application(callers.answer),
+                application(callers.answer, _callers_document),
                 _http(settings.callers, settings.callers.threads),
                 name="fedflow-callers",
             ),
@@ -219,6 +220,18 @@ class ServingProcess:
         self._stack.callback(server.stop, 5.0)
         server.listen_tcp(port.host, port.port)
         return server.port
+
+
+def _admin_document() -> dict[str, Any]:
+    from fedflow.serving.openapi import admin_document  # made for the few who read it
+
+    return admin_document()
+
+
+def _callers_document() -> dict[str, Any]:
+    from fedflow.serving.openapi import callers_document  # as above
+
+    return callers_document()
 
 
 def _http(port: CallersPort | AdminPort, threads: int) -> HttpSettings:

@@ -19,6 +19,7 @@ from fedflow.http.server import Wsgi
 logger = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
+DOCUMENT: Final = "/openapi.json"
 _STATUS: Final = {one.value: f"{one.value} {one.phrase}" for one in HTTPStatus}
 
 
@@ -78,11 +79,21 @@ def error_answer(error: FedflowError) -> HttpAnswer:
     )
 
 
-def application(answer: Callable[[HttpCall], HttpAnswer]) -> Wsgi:
-    """Return the application; an error of `answer` becomes its response."""
+def application(
+    answer: Callable[[HttpCall], HttpAnswer], document: Callable[[], dict[str, Any]]
+) -> Wsgi:
+    """Return the application; an error of `answer` becomes its response.
+
+    `document` returns the port's OpenAPI document, which everybody may read.
+    """
+
+    def answer_all(call: HttpCall) -> HttpAnswer:
+        if call.path == DOCUMENT and call.method in ("GET", "HEAD"):
+            return json_answer(document())
+        return answer(call)
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        found = _answered(answer, environ)
+        found = _answered(answer_all, environ)
         headers = [("Content-Type", found.content_type), ("Content-Length", str(len(found.body)))]
         start_response(_STATUS[found.status], [*headers, *found.headers])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else found.body]
