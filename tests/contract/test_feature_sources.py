@@ -18,7 +18,12 @@ import pytest
 import redis
 
 from fedflow.base.clock import SystemClock
-from fedflow.serving.sources.source import FeatureFault, FeatureSource, open_feature_source
+from fedflow.serving.sources.source import (
+    FeatureFault,
+    FeatureSource,
+    FoundFeatures,
+    open_feature_source,
+)
 from tests.storage_servers import MysqlDatabase, mysql_database
 from tests.support.feature_service import feature_service
 from tests.support.proxy import FaultyProxy
@@ -185,6 +190,15 @@ def test_a_server_that_hangs_costs_the_time_limit_once(sample: Sample) -> None:
     proxy.heal()
     proxy.reset()
     assert found(sample.source, "u1", "u2") == [U1, U2]
+
+
+def test_a_source_says_how_long_its_features_are_valid(sample: Sample) -> None:
+    if sample.name in ("http", "composite"):
+        pytest.skip("its answers, or its parts, say it")
+    with closing(open_feature_source(sample.name, {**sample.options, "valid_s": 7})) as source:
+        items = source.find([{"device_id": "u1"}], deadline_s=SystemClock().monotonic_s() + 30)
+    assert isinstance(items, FoundFeatures)
+    assert items.valid_s == 7
 
 
 def test_threads_do_not_see_each_others_items(sample: Sample) -> None:

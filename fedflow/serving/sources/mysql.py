@@ -35,7 +35,9 @@ from fedflow.serving.codes import ServingCode
 from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.source import (
     FeatureFault,
+    FoundFeatures,
     Ids,
+    Validity,
     as_features,
     failed_source,
     key_of,
@@ -74,6 +76,7 @@ class MysqlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ca: str | None = None  #: PEM file of the server's authority; None: without TLS
     connections: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4  #: at once
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000  #: of the query for one id
+    valid_s: Validity = None
 
 
 class _NoPlugin:
@@ -188,13 +191,14 @@ class MysqlFeatures:
 
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    ) -> Sequence[Mapping[str, Any] | FeatureFault]:
         """Return what the query gives for each item."""
         if not self._free.acquire(timeout=min(max(self._left_s(deadline_s), 0.0), _LONGEST_S)):
             return [failed_source("no connection became free in time")] * len(ids)
         try:
             with self._lent() as lent:
-                return [self._find(lent, one, deadline_s) for one in ids]
+                found = [self._find(lent, one, deadline_s) for one in ids]
+            return FoundFeatures(found, valid_s=self._options.valid_s)
         finally:
             self._free.release()
 

@@ -27,7 +27,9 @@ from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.serving.codes import ServingCode
 from fedflow.serving.sources.source import (
     FeatureFault,
+    FoundFeatures,
     Ids,
+    Validity,
     as_features,
     failed_source,
     key_of,
@@ -53,6 +55,7 @@ class RedisOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     value: Literal["hash", "json"] = "hash"  #: what a key holds
     connections: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8  #: at once
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 500  #: of a request, or a connect
+    valid_s: Validity = None
 
 
 class KeyTemplate:
@@ -86,6 +89,7 @@ class RedisFeatures:
 
     def __init__(self, options: RedisOptions, template: KeyTemplate) -> None:
         self._template = template
+        self._valid_s = options.valid_s
         self.id_names = frozenset(template.names)
         self._command = "HGETALL" if options.value == "hash" else "GET"
         self._read = _of_hash if options.value == "hash" else _of_json
@@ -110,7 +114,7 @@ class RedisFeatures:
 
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
-    ) -> list[Mapping[str, Any] | FeatureFault]:
+    ) -> Sequence[Mapping[str, Any] | FeatureFault]:
         """Return what the key of each item holds."""
         keys = [self._template.key(one) for one in ids]
         good = [key for key in keys if isinstance(key, str)]
@@ -120,9 +124,10 @@ class RedisFeatures:
             held = iter(self._held(good))
         except (redis.RedisError, OSError) as exc:
             return [failed_source(f"Redis failed ({type(exc).__name__})")] * len(ids)
-        return [
+        found = (
             key if isinstance(key, FeatureFault) else self._features(next(held)) for key in keys
-        ]
+        )
+        return FoundFeatures(found, valid_s=self._valid_s)
 
     def close(self) -> None:
         """Close the connections."""
