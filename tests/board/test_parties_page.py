@@ -69,7 +69,7 @@ def test_the_page_of_a_party_lists_the_jobs_with_exactly_this_party(seeded: Plac
 
 def test_serving_says_that_there_is_none_and_offers_no_controls(seeded: Place) -> None:
     page = Person(seeded.url).get("/board/serving").text
-    assert "There is no online serving in this release." in page
+    assert "This server knows no serving process." in page
     assert "No version is deployed" in page
     content = page[page.index('id="content"') :]
     assert "<button" not in content
