@@ -18,7 +18,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.settings import LOOPBACK
 from fedflow.base.thread_starts import Pool
 from fedflow.wire.prometheus_text import samples
-from fedflow.wire.serving_process import (
+from fedflow.wire.serving_states import (
     DriftVersion,
     PartnerIds,
     Readiness,

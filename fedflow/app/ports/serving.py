@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from fedflow.base.values import dataclass
 from fedflow.wire.deployed_model import DeployedModel
 from fedflow.wire.prometheus_text import Sample
-from fedflow.wire.serving_process import (
+from fedflow.wire.serving_states import (
     DriftVersion,
     Readiness,
     ServedVersion,

@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from fedflow.app.models.serving_views import ServingOverview
+from fedflow.app.ports.serving import ServingProcessState
+from fedflow.board.presenters.serving import DRAWING, DRIFT_ROWS, ServingPage, page_of
+from fedflow.board.presenters.serving_numbers import ServingNumbers
+from fedflow.wire.prometheus_text import samples
 from fedflow.wire.serving_states import (
     DriftColumn,
     DriftVersion,
@@ -15,12 +21,6 @@ from fedflow.wire.serving_states import (
     ServiceSplit,
     SplitPart,
 )
-
-from fedflow.app.models.serving_views import ServingOverview
-from fedflow.app.ports.serving import ServingProcessState
-from fedflow.board.presenters.serving import DRAWING, DRIFT_ROWS, ServingPage, page_of
-from fedflow.board.presenters.serving_numbers import ServingNumbers
-from fedflow.wire.prometheus_text import samples
 
 MODEL = "guest-9999#host-10000#model"
 TEXT = """
