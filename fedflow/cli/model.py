@@ -68,6 +68,9 @@ _deployed_version = click.option(
     help="A deployed version.",
     shell_complete=suggestions.versions,
 )
+_model_of_name = click.option(
+    "-m", "--model-id", metavar="ID", help="The model of a version `branch:NAME` or `tag:NAME`."
+)
 
 
 @command.command()
@@ -286,30 +289,79 @@ def woe_merge(
 
 @command.command()
 @_deployed_version
+@_model_of_name
 @asks_server
-def load(at: Session, version: str) -> None:
+def load(at: Session, version: str, model_id: str | None) -> None:
     """Load a deployed version into the serving processes of all its parties, or of none."""
-    found = at.client.models.load(version)
+    found = at.client.models.load(version, model_id=model_id)
     at.out.done(found, f"Version {version} is loaded at all parties.")
 
 
 @command.command()
 @_deployed_version
+@_model_of_name
 @asks_server
-def unload(at: Session, version: str) -> None:
+def unload(at: Session, version: str, model_id: str | None) -> None:
     """Let the serving processes of all parties forget a version."""
-    found = at.client.models.unload(version)
+    found = at.client.models.unload(version, model_id=model_id)
     at.out.done(found, f"Version {version} is not loaded any more.")
 
 
 @command.command()
 @_deployed_version
 @click.option("-s", "--service", required=True, metavar="ID", help="Service id.")
+@click.option(
+    "-w",
+    "--weight",
+    type=click.FloatRange(0, 100),
+    default=100.0,
+    metavar="PERCENT",
+    help="Percent of the users that it answers; by default all.",
+)
+@click.option("--shadow", is_flag=True, help="It scores beside the others and answers nobody.")
+@click.option(
+    "--options",
+    "given",
+    type=JsonFile(),
+    help="JSON file with `rules` or `options` of the service.",
+)
+@_model_of_name
 @asks_server
-def bind(at: Session, version: str, service: str) -> None:
+def bind(
+    at: Session,
+    version: str,
+    service: str,
+    weight: float,
+    shadow: bool,
+    given: dict[str, Any] | None,
+    model_id: str | None,
+) -> None:
     """Let this party's serving processes answer a service with a loaded version."""
-    at.client.models.bind(version, service)
-    at.out.done({"service": service, "model_version": version}, f"{service} serves {version}.")
+    given = given or {}
+    if unknown := sorted(given.keys() - {"rules", "options"}):
+        reason = f"unknown: {', '.join(unknown)}; known are rules, options"
+        raise click.BadParameter(reason, param_hint="--options")
+    at.client.models.bind(
+        version,
+        service,
+        model_id=model_id,
+        weight=weight,
+        shadow=shadow,
+        rules=given.get("rules"),
+        options=given.get("options"),
+    )
+    part = "beside the others" if shadow else "all users" if weight == 100 else f"{weight:g} %"
+    found = {"service": service, "model_version": version, "weight": weight, "shadow": shadow}
+    at.out.done(found, f"{service} serves {version}: {part}.")
+
+
+@command.command()
+@click.option("-s", "--service", required=True, metavar="ID", help="Service id.")
+@asks_server
+def rebind(at: Session, service: str) -> None:
+    """Let what answered for a service before the last change answer again."""
+    at.client.models.rebind(service)
+    at.out.done({"service": service}, f"{service} is served as before.")
 
 
 @command.command()

@@ -179,30 +179,53 @@ class ModelCalls:
             body if sha256 is None else {**body, "sha256": sha256},
         )
 
-    def load(self, version: str) -> dict[str, Any]:
+    def load(self, version: str, *, model_id: str | None = None) -> dict[str, Any]:
         """Load a deployed version into the serving processes of all its parties, or of none.
 
         Returns role -> party -> 0. Raises: ModelNotFound, ModelNotDeployed, NotModelInitiator,
         NoServings, NotPublished.
         """
         found: dict[str, Any] = self._connection.do(
-            "model/load", {"job_id": version}, dict[str, Any]
+            "model/load", _named(version, model_id), dict[str, Any]
         )
         return found
 
-    def unload(self, version: str) -> dict[str, Any]:
+    def unload(self, version: str, *, model_id: str | None = None) -> dict[str, Any]:
         """Let the serving processes of all its parties forget a version. Raises: as `load`."""
         found: dict[str, Any] = self._connection.do(
-            "model/unload", {"job_id": version}, dict[str, Any]
+            "model/unload", _named(version, model_id), dict[str, Any]
         )
         return found
 
-    def bind(self, version: str, service_id: str) -> None:
+    def bind(
+        self,
+        version: str,
+        service_id: str,
+        *,
+        model_id: str | None = None,
+        weight: float = 100.0,
+        shadow: bool = False,
+        rules: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Let this party's serving processes answer a service with a loaded version.
 
+        `weight` is the percent of the users that it answers; a `shadow` scores beside the others
+        and answers nobody. `rules` and `options` are those of docs/serving.md; None: as they are.
         Raises: as `load`; BadServiceId.
         """
-        self._connection.do("model/bind", {"job_id": version, "service_id": service_id})
+        body = _named(version, model_id)
+        body |= {"service_id": service_id, "weight": weight, "shadow": shadow}
+        given = {"rules": rules, "options": options}
+        body |= {name: value for name, value in given.items() if value is not None}
+        self._connection.do("model/bind", body)
+
+    def rebind(self, service_id: str) -> None:
+        """Let what answered for a service before the last change answer again.
+
+        Raises: BadServiceId, NoServings, NotPublished.
+        """
+        self._connection.do("model/rebind", {"service_id": service_id})
 
     def unbind(self, service_id: str) -> None:
         """Let this party's serving processes forget a service.
@@ -413,3 +436,8 @@ def _share(model_id: str, version: str, site: Site) -> dict[str, str]:
         "role": site.role.value,
         "party_id": site.party_id,
     }
+
+
+def _named(version: str, model_id: str | None) -> dict[str, Any]:
+    """Return the body that names a version; a branch or a tag is that of a model."""
+    return {"job_id": version} if model_id is None else {"job_id": version, "model_id": model_id}

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import requests
 
-from fedflow.app.ports.serving import ServingProcessState, ServingReply, TriedReply
+from fedflow.app.ports.serving import BindOptions, ServingProcessState, ServingReply, TriedReply
 from fedflow.client.serving_states import UNANSWERED, base_url, first_answer, read_states
 from fedflow.wire.deployed_model import DeployedModel
 
@@ -32,8 +32,10 @@ class HttpServingServers:
         self._addresses = addresses
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def prepare(self, load_id: str, share: DeployedModel) -> list[ServingReply]:
-        body = {"load_id": load_id, "share": msgspec.to_builtins(share)}
+    def prepare(
+        self, load_id: str, share: DeployedModel, sample: Mapping[str, str] | None
+    ) -> list[ServingReply]:
+        body = {"load_id": load_id, "share": msgspec.to_builtins(share), "sample": sample}
         return self._each("POST", "loads", body)
 
     def commit(self, load_id: str) -> list[ServingReply]:
@@ -46,9 +48,27 @@ class HttpServingServers:
         version = quote(model_version, safe="")
         return self._each("DELETE", f"models/{version}?{urlencode({'model_id': model_id})}")
 
-    def bind(self, service_id: str, model_id: str, model_version: str) -> list[ServingReply]:
-        body = {"service_id": service_id, "model_id": model_id, "model_version": model_version}
-        return self._each("POST", "bindings", body)
+    def bind(
+        self, service_id: str, model_id: str, model_version: str, how: BindOptions
+    ) -> list[ServingReply]:
+        version = {"model_id": model_id, "model_version": model_version}
+        body: dict[str, Any] = {
+            "service_id": service_id,
+            **version,
+            "weight": how.weight,
+            "shadow": how.shadow,
+        }
+        if how.rules is not None:
+            body["rules"] = [{**version, **rule} for rule in how.rules]
+        if how.options is not None:
+            body["options"] = how.options
+        replies = []
+        for address in self._addresses:
+            reply = self._ask(address, "POST", "bindings", body)
+            replies.append(reply)
+            if reply.salt:  # so users have the same version at all processes
+                body["salt"] = reply.salt
+        return replies
 
     def roll_back(self, service_id: str) -> list[ServingReply]:
         return self._each("POST", f"bindings/{quote(service_id, safe='')}/rollback")
@@ -103,4 +123,11 @@ def _reply(address: str, status: int, content: bytes) -> ServingReply:
     if type(retcode) is not int or not isinstance(retmsg, str) or (status != 200) == (not retcode):
         reason = f"it is no serving process: HTTP {status}"
         return ServingReply(address=address, retcode=UNREACHABLE, retmsg=reason)
-    return ServingReply(address=address, retcode=retcode, retmsg=retmsg[:1_000])
+    data = said.get("data")
+    salt = data.get("salt") if isinstance(data, dict) else None
+    return ServingReply(
+        address=address,
+        retcode=retcode,
+        retmsg=retmsg[:1_000],
+        salt=salt if isinstance(salt, str) else "",
+    )

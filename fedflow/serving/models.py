@@ -49,6 +49,7 @@ class VersionHead(msgspec.Struct, frozen=True, kw_only=True):
     reference: ReferenceHistograms | None = None
 
 
+_PREPARED: Final = {"action": "prepare_load"}
 _heads: Final = msgspec.json.Decoder(VersionHead)
 
 
@@ -176,7 +177,8 @@ class ServedModels:
         with self._changes:
             self._state.prepare(load)
             self._prepared[load_id] = served
-        logger.info("prepared %s", _text(served), extra={"action": "prepare_load"})
+        row = "a row of zeros" if sample is None else "its sample row"
+        logger.info("prepared %s, tried with %s", _text(served), row, extra=_PREPARED)
 
     def commit(self, load_id: str) -> None:
         """Serve a prepared load from now on; a repeat changes nothing.

@@ -6,13 +6,15 @@ Source: `docs/reference/rest.md#models`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flask import Blueprint, Response
+from msgspec import Meta
 
 from fedflow.app.models.deployment import DeployRequest, predict_dsl_of, steps_of
 from fedflow.app.models.migration import MigrateRequest, roles_of
 from fedflow.app.models.model_changes import ChangedModel
+from fedflow.app.ports.serving import BindOptions
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import (
     ModelNotDeployed,
@@ -222,6 +224,7 @@ class LoadBody(Body, frozen=True):
     """A deployed version: `job_id`, or `job_parameters` with model_id and model_version."""
 
     job_id: Text | None = None
+    model_id: Text | None = None  #: with `branch:NAME` or `tag:NAME` as `job_id`
     initiator: dict[str, Any] | None = None
     role: dict[str, Any] | None = None
     job_parameters: dict[str, Any] | None = None
@@ -232,6 +235,16 @@ class BindModelBody(LoadBody, frozen=True):
     """A service id for a deployed version."""
 
     service_id: Text | None = None
+    weight: Annotated[float, Meta(ge=0, le=100)] = 100.0  #: percent of the users
+    shadow: bool = False  #: the version scores beside the others and answers nobody
+    rules: list[dict[str, Any]] | None = None  #: `header`, `values`; of this version
+    options: dict[str, Any] | None = None  #: of the service, see docs/serving.md
+
+
+class RebindModelBody(Body, frozen=True):
+    """A service id."""
+
+    service_id: Text
 
 
 class UnbindModelBody(Body, frozen=True):
@@ -259,10 +272,19 @@ def bind(body: BindModelBody) -> Response:
         return refusal(envelope.ARGUMENT_ERROR, "no service id")
     try:
         model_id, version = _named(body)
-        replies = services().models.publishing().bind(body.service_id, model_id, version)
+        how = BindOptions(
+            weight=body.weight, shadow=body.shadow, rules=body.rules, options=body.options
+        )
+        replies = services().models.publishing().bind(body.service_id, model_id, version, how)
     except (ModelNotFound, ModelNotDeployed) as exc:
         return _not_loadable(exc)
     return _bound(replies, job_id=version)
+
+
+@route(model_deploy, "/rebind", body=RebindModelBody)
+def rebind(body: RebindModelBody) -> Response:
+    """Let what answered for a service before the last change answer again."""
+    return _bound(services().models.publishing().roll_back(body.service_id), job_id=None)
 
 
 @route(model_deploy, "/unbind", body=UnbindModelBody)
@@ -299,7 +321,7 @@ def _published(body: LoadBody, carry_out: Callable[[str | None, str], Published]
         detail.setdefault(role, {})[party] = said
     data = {**codes, "detail": detail}
     if done.done:
-        return success(data, job_id=version)
+        return success(data, job_id=done.version.key.model_version)
     site, reply = next((s, r) for s, r in done.replies.items() if r.retcode)
     failed = NotPublished(reason=reply.said_by(site))
     return answer({**envelope.failure(failed), "data": data, "job_id": version})
@@ -312,7 +334,7 @@ def _not_loadable(exc: FedflowError) -> Response:
 def _named(body: LoadBody) -> tuple[str | None, str]:
     """Return the model's id, if it is given, and its version. Raises: BadRequest."""
     if body.job_id:
-        return None, body.job_id
+        return body.model_id, body.job_id
     named = body.job_parameters or {}
     model_id, version = named.get("model_id"), named.get("model_version")
     if body.initiator is None or body.role is None or not version:

@@ -193,6 +193,35 @@ def test_drift_is_measured_against_the_training_at_each_party(served: Served) ->
             assert sum(column["expected"]) == pytest.approx(1, abs=1e-4), column
 
 
+def test_a_version_is_tried_with_a_row_of_the_training(served: Served) -> None:
+    served.pair.guest.client.models.load(served.deployed("hetero_lr_0"))
+    for place in (served.guest, served.host):
+        assert "tried with its sample row" in place.log()
+
+
+def test_a_grey_release_goes_to_some_users_and_back_in_one_call(served: Served) -> None:
+    models, whole = served.pair.guest.client.models, served.deployed("hetero_lr_0")
+    grey = served.deployed("hetero_secureboost_0")
+    for version in (whole, grey):
+        models.load(version)
+    models.bind(whole, "split")
+    models.bind(grey, "split", weight=30, options={"on_fault": "default_score"})
+    rows = guest_rows()
+
+    def versions() -> dict[str, str]:
+        return {
+            user: served.ask("split", user, row)["data"]["modelVersion"]
+            for user, row in rows.items()
+        }
+
+    first = versions()
+    assert set(first.values()) == {whole, grey}
+    assert versions() == first
+    models.rebind("split")
+    assert set(versions().values()) == {whole}
+    models.unbind("split")
+
+
 def test_what_is_loaded_and_bound_outlives_a_restart(served: Served) -> None:
     version = served.deployed("hetero_lr_0")
     models = served.pair.guest.client.models

@@ -26,6 +26,8 @@ class ServingAdmin:
     loaded: dict[tuple[str, str], Json] = field(default_factory=dict)  #: by model id and version
     bound: dict[str, tuple[str, str]] = field(default_factory=dict)  #: by service id
     steps: list[str] = field(default_factory=list)
+    binds: list[Json] = field(default_factory=list)  #: bodies
+    salt: str = "0" * 32  #: of its services
 
     def answer(self, method: str, path: str, body: Json, header: str | None) -> tuple[int, bytes]:
         if self.token is not None and header != f"Bearer {self.token}":
@@ -54,6 +56,8 @@ class ServingAdmin:
                 if key not in self.loaded:
                     return 404, _said(104, "the version is not loaded")
                 self.bound[body["service_id"]] = key
+                self.binds.append(body)
+                return 200, _said(0, "success", {"salt": body.get("salt", self.salt)})
             case "unbind":
                 self.bound.pop(names[1], None)
         return 200, _said(0, "success")
@@ -68,8 +72,8 @@ class ServingAdmin:
         return "bind" if method == "POST" else "unbind"
 
 
-def _said(retcode: int, retmsg: str) -> bytes:
-    return json.dumps({"retcode": retcode, "retmsg": retmsg}).encode()
+def _said(retcode: int, retmsg: str, data: Json | None = None) -> bytes:
+    return json.dumps({"retcode": retcode, "retmsg": retmsg, "data": data}).encode()
 
 
 @contextmanager

@@ -46,9 +46,7 @@ class DriftReferences:
         self, version: ModelVersion, predict_dsl: Mapping[str, Any]
     ) -> ReferenceHistograms | None:
         """Return the reference of a deployed version; None: its job's outputs are gone."""
-        info = version.parent_info if isinstance(version.parent_info, dict) else {}
-        job_id = str(info.get("parent_model_version") or version.job_id)
-        components = predict_dsl.get("components") or {}
+        job_id, components = _trained_by(version), predict_dsl.get("components") or {}
         try:
             features = self._features(version, job_id, components)
             scores, what = self._scores(version, job_id, components)
@@ -62,18 +60,43 @@ class DriftReferences:
         source = f"job {job_id}: {what}" if scores else f"job {job_id}"
         return ReferenceHistograms(source=source, features=features, scores=scores)
 
+    def sample(
+        self, version: ModelVersion, predict_dsl: Mapping[str, Any]
+    ) -> dict[str, str] | None:
+        """Return a row that the training read at this site; None: its job's outputs are gone."""
+        components = predict_dsl.get("components") or {}
+        try:
+            table = self._rows_read(version, _trained_by(version), components)
+            if table is None or not table.count:
+                return None
+            names = _features_of(table)
+            row = self._rows(table, names, most=1)[0]
+        except FedflowError as exc:
+            logger.warning("no sample: %s", exc.message, extra={"action": "load_sample"})
+            return None
+        return {name: cell for name, cell in zip(names, row, strict=True) if cell not in _MISSING}
+
     def _features(
         self, version: ModelVersion, job_id: str, components: Mapping[str, Any]
     ) -> dict[str, ColumnHistogram]:
         """Return what each column of numbers was like before any step. Raises: BadData."""
+        table = self._rows_read(version, job_id, components)
+        if table is None:
+            return {}
+        names = _features_of(table)[:COLUMNS]
+        return _numbers(names, self._rows(table, names))
+
+    def _rows_read(
+        self, version: ModelVersion, job_id: str, components: Mapping[str, Any]
+    ) -> TableRecord | None:
+        """Return the table that the first DataTransform read; None: it is gone."""
         for one in components.values():
             if str(one.get("module", "")).lower() != _READS_ROWS:
                 continue
             for reference in _data_inputs(one):
                 for table in self._tables(version, job_id, reference.partition(".")[0]):
-                    names = _features_of(table)[:COLUMNS]
-                    return _numbers(names, self._rows(table, names))
-        return {}
+                    return table
+        return None
 
     def _scores(
         self, version: ModelVersion, job_id: str, components: Mapping[str, Any]
@@ -101,11 +124,19 @@ class DriftReferences:
             table for one, table in tables if table is not None and table.address == one.address
         ]
 
-    def _rows(self, table: TableRecord, names: Sequence[str]) -> Sequence[Sequence[str]]:
+    def _rows(
+        self, table: TableRecord, names: Sequence[str], *, most: int = ROWS
+    ) -> Sequence[Sequence[str]]:
         places = {name: place for place, name in enumerate(_all_columns(table))}
         columns = [places[name] for name in names]
-        limit = min(ROWS, table.count)
+        limit = min(most, table.count)
         return self._windows.read(table, offset=0, limit=limit, columns=columns)
+
+
+def _trained_by(version: ModelVersion) -> str:
+    """Return the job that trained a version."""
+    info = version.parent_info if isinstance(version.parent_info, dict) else {}
+    return str(info.get("parent_model_version") or version.job_id)
 
 
 def histogram(values: Iterable[float | None]) -> ColumnHistogram | None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fedflow.app.models.deployment import (
     check_source,
-    initiators_share,
+    named_share,
     predict_dsl_of,
     stored_models,
 )
@@ -26,7 +26,7 @@ from fedflow.app.models.drift_reference import DriftReferences
 from fedflow.app.models.model_changes import UNANSWERED, answer_of, sites_of
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.data import TableWindows
-from fedflow.app.ports.serving import ServingReply, ServingServers, TriedReply
+from fedflow.app.ports.serving import BindOptions, ServingReply, ServingServers, TriedReply
 from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.models import (
@@ -49,6 +49,8 @@ _SERVES: Final = frozenset({Role.GUEST, Role.HOST})
 _LATE_S: Final = 120.0  #: a site's serving processes build and test a model meanwhile
 _FORBIDDEN: Final = "?:/&"  #: in a service id, as in FATE-Serving
 _LONGEST_ID: Final = 200
+
+WHOLE: Final = BindOptions()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,14 +91,20 @@ class Publishing(UseCase):
         share = self._share(model_id, version)
         return Published(version=share, replies=self._at_all(share, "unload", new_request_id()))
 
-    def bind(self, service_id: str, model_id: str | None, version: str) -> Sequence[ServingReply]:
+    def bind(
+        self,
+        service_id: str,
+        model_id: str | None,
+        version: str,
+        how: BindOptions = WHOLE,
+    ) -> Sequence[ServingReply]:
         """Let this party's serving processes answer a service with a version.
 
         Raises: as `load`; BadServiceId.
         """
         check_service_id(service_id)
         key = self._share(model_id, version).key
-        return self._own().bind(service_id, key.model_id, key.model_version)
+        return self._own().bind(service_id, key.model_id, key.model_version, how)
 
     def unbind(self, service_id: str) -> Sequence[ServingReply]:
         """Let this party's serving processes forget a service. Raises: BadServiceId, NoServings."""
@@ -131,11 +139,26 @@ class Publishing(UseCase):
             if not found:
                 raise ModelNotFound(model=f"model version {version}")
             model_id = found[0].key.model_id
-        share = initiators_share(self._store, model_id, version)
+        share = named_share(self._store, model_id, version)
+        if not share.is_deployed and ":" in version:
+            share = self._deployed_from(share)
         if not share.is_deployed:
             raise ModelNotDeployed(model=f"model {model_id} version {version}")
         self._own()
         return share
+
+    def _deployed_from(self, share: ModelVersion) -> ModelVersion:
+        """Return the newest version that was deployed from a trained one, else that one."""
+        with self._store.read() as tx:
+            found = tx.models.find(ModelFilter(model_id=share.key.model_id))
+        deployed = [
+            one
+            for one in found
+            if one.is_deployed
+            and one.key.site == share.key.site
+            and one.parent_info.get("parent_model_version") == share.key.model_version
+        ]
+        return max(deployed, key=lambda one: (one.created_ms, one.key.model_version), default=share)
 
     def _at_all(self, share: ModelVersion, step: PublishStep, load_id: str) -> dict[Site, Reply]:
         sites = [site for site in sites_of(share.roles) if site.role in _SERVES]
@@ -198,7 +221,9 @@ class LocalPublishing(UseCase):
             raise ModelsDiffer(site=key.site, what="a DSL, a role or the initiator")
         match body.step:
             case "prepare":
-                answers = self._servings.prepare(body.load_id, self._built(version))
+                answers = self._servings.prepare(
+                    body.load_id, self._built(version), self._sample(version)
+                )
             case "commit":
                 answers = self._servings.commit(body.load_id)
             case "abort":
@@ -217,6 +242,11 @@ class LocalPublishing(UseCase):
             now = tx.models.get(key)
             if now is not None:
                 tx.models.put(replace(now, loaded_times=now.loaded_times + 1))
+
+    def _sample(self, version: ModelVersion) -> dict[str, str] | None:
+        """Return a row of the training that the serving processes try the model with."""
+        dsl = predict_dsl_of(version)
+        return self._references.sample(version, dsl) if self._references and dsl else None
 
     def _built(self, version: ModelVersion) -> DeployedModel:
         """Return a version's share with the contents of its components, checked.

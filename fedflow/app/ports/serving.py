@@ -24,6 +24,7 @@ class ServingReply:
     address: str
     retcode: int
     retmsg: str
+    salt: str = ""  #: of a service, see docs/serving.md
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +49,23 @@ class TriedReply:
     answer: TriedRequest | None  #: None: it did not answer, or what cannot be read
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BindOptions:
+    """How a version answers for a service; the serving processes check it."""
+
+    weight: float = 100.0  #: percent of the users
+    shadow: bool = False  #: it scores beside the others and answers nobody
+    rules: Sequence[Mapping[str, Any]] | None = None  #: None: as they are
+    options: Mapping[str, Any] | None = None  #: of the service; None: as they are
+
+
 class ServingServers(Protocol):
     """All of them are asked for each step; one that cannot be reached answers retcode 100."""
 
-    def prepare(self, load_id: str, share: DeployedModel) -> Sequence[ServingReply]:
-        """Let each build and test a share, which answers nobody yet."""
+    def prepare(
+        self, load_id: str, share: DeployedModel, sample: Mapping[str, str] | None
+    ) -> Sequence[ServingReply]:
+        """Let each build a share, which answers nobody yet, and score a sample row with it."""
 
     def commit(self, load_id: str) -> Sequence[ServingReply]:
         """Let each use what it prepared; twice has no second effect."""
@@ -63,7 +76,9 @@ class ServingServers(Protocol):
     def unload(self, model_id: str, model_version: str) -> Sequence[ServingReply]:
         """Let each forget a version and what is bound to it."""
 
-    def bind(self, service_id: str, model_id: str, model_version: str) -> Sequence[ServingReply]:
+    def bind(
+        self, service_id: str, model_id: str, model_version: str, how: BindOptions
+    ) -> Sequence[ServingReply]:
         """Let each answer requests to a service with a version that it has loaded."""
 
     def roll_back(self, service_id: str) -> Sequence[ServingReply]:

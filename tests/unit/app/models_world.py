@@ -9,6 +9,7 @@ from typing import Any
 
 from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.domain.models.history import Author, BranchKey, Move, MoveKind
 from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
@@ -207,3 +208,19 @@ def component(server: OneServer, key: ModelKey, number: int) -> ModelComponent:
         run_parameters={"depth": 3},
         created_ms=NOW_MS,
     )
+
+
+def put_branch(server: Any, name: str, version: str) -> None:
+    where = BranchKey(site=GUEST, model_id=MODEL_ID, name=name)
+    with server.store.transaction() as tx:
+        tx.model_history.add_move(
+            Move(
+                key=where,
+                number=1,
+                id=name,
+                kind=MoveKind.CREATE,
+                model_version=version,
+                author=Author(party_id="9999"),
+                created_ms=1,
+            )
+        )

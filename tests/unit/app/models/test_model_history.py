@@ -12,10 +12,7 @@ from fedflow.app.models.model_history import HistoryRequest, ModelHistory
 from fedflow.base.errors.models import BranchNotFound, ModelDamaged, ModelNotFound
 from fedflow.domain.models.history import (
     Author,
-    BranchKey,
     CommitNote,
-    Move,
-    MoveKind,
     share_digest,
 )
 from fedflow.domain.models.model import ModelComponent, ModelKey, canonical_json, part_of
@@ -27,6 +24,7 @@ from tests.unit.app.models_world import (
     MODEL_ID,
     TRAINED,
     make_pair,
+    put_branch,
     put_model,
     trained_share,
 )
@@ -72,22 +70,6 @@ def key(version: str = TRAINED) -> ModelKey:
 
 def history(server: OneServer) -> ModelHistory:
     return ModelHistory(store=server.store, repository=server.core.models)
-
-
-def put_branch(server: OneServer, name: str, version: str) -> None:
-    where = BranchKey(site=GUEST, model_id=MODEL_ID, name=name)
-    with server.store.transaction() as tx:
-        tx.model_history.add_move(
-            Move(
-                key=where,
-                number=1,
-                id=name,
-                kind=MoveKind.CREATE,
-                model_version=version,
-                author=Author(party_id="9999"),
-                created_ms=1,
-            )
-        )
 
 
 def names(page: Any) -> list[str]:

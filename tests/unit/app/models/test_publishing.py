@@ -11,7 +11,7 @@ import pytest
 
 from fedflow.app.models.deployment import DeployRequest
 from fedflow.app.models.publishing import Publishing
-from fedflow.app.ports.serving import ServingReply
+from fedflow.app.ports.serving import BindOptions, ServingReply
 from fedflow.base.errors.models import (
     BadServiceId,
     ModelNotDeployed,
@@ -24,7 +24,7 @@ from fedflow.domain.models.model import common_digest
 from fedflow.domain.site import Site
 from tests.support.serving_admin import ServingAdmin, serving_admin
 from tests.unit.app.fakes import GUEST, HOST
-from tests.unit.app.models_world import MODEL_ID, TRAINED, Pair, make_pair
+from tests.unit.app.models_world import MODEL_ID, TRAINED, Pair, make_pair, put_branch
 
 Servings = dict[Site, list[ServingAdmin]]
 
@@ -175,6 +175,38 @@ def test_services_are_bound_at_the_initiators_servings_alone(
     assert not any(one.bound for one in every(servings))
     assert publishing(pair).unload(None, version).done
     assert not any(one.loaded for one in every(servings))
+
+
+def test_weights_rules_and_options_go_to_all_processes_with_one_salt(
+    pair: Pair, servings: Servings
+) -> None:
+    version, first, second = deploy(pair), *servings[GUEST]
+    first.salt, second.salt = "1" * 32, "2" * 32
+    publishing(pair).load(None, version)
+    rule = {"header": "X-Channel", "values": ["beta"]}
+    how = BindOptions(weight=10, rules=[rule], options={"on_fault": "guest_only"})
+    replies = publishing(pair).bind("credit", None, version, how)
+    assert not any(reply.retcode for reply in replies)
+    named = {"model_id": MODEL_ID, "model_version": version}
+    wanted = {
+        "service_id": "credit", **named, "weight": 10, "shadow": False,
+        "rules": [{**rule, **named}], "options": {"on_fault": "guest_only"},
+    }  # fmt: skip
+    assert first.binds == [wanted]
+    assert second.binds == [{**wanted, "salt": "1" * 32}]
+
+
+def test_a_branch_names_the_newest_version_that_was_deployed_from_its_head(
+    pair: Pair, servings: Servings
+) -> None:
+    deploy(pair)
+    newest = deploy(pair)
+    put_branch(pair.guest, "product", TRAINED)
+    assert publishing(pair).load(MODEL_ID, "branch:product").version.key.model_version == newest
+    assert not any(
+        reply.retcode for reply in publishing(pair).bind("credit", MODEL_ID, "branch:product")
+    )
+    assert servings[GUEST][0].bound == {"credit": (MODEL_ID, newest)}
 
 
 @pytest.mark.parametrize("service", ["", "a/b", "a?b", "a:b", "a&b", "a\nb", "a" * 201])
