@@ -122,9 +122,10 @@ class RedisServer:
     def url(self) -> str:
         return f"unix://{self.socket}"
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, **more: str) -> None:
+        """Start it, and wait until it answers; `more` are options, `_` stands for `-`."""
         options = {"port": "0", "unixsocket": str(self.socket), "save": "", "appendonly": "no"}
+        options |= {name.replace("_", "-"): value for name, value in more.items()}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -25,6 +25,7 @@ from fedflow.serving.caches.sqlite import SqliteCache
 from fedflow.serving.metrics import ServingMetrics
 from tests.storage_servers import RedisServer
 from tests.support.caches import TwoClocks, cache_keys
+from tests.support.certificates import make_ca, make_certificate
 
 KEYS = cache_keys()
 LONG_S = 5.0  #: time limit of a cache that must answer, on a busy machine
@@ -465,6 +466,44 @@ def test_a_server_that_talks_nonsense_is_a_miss_in_time(
                 cache.purge(KEYS.selection())
             assert time.monotonic() - began_s < 60
         assert errors_of(metrics)["redis", "read"] >= 1
+
+
+def test_certificate_and_host_name_of_a_redis_are_verified(
+    redis_folder: Path,
+    tmp_path: Path,
+    clock: TwoClocks,
+    metrics: ServingMetrics,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    authority = make_ca()
+    pair = make_certificate("9999", authority=authority, hosts=["127.0.0.1"])
+    files = {"ca": authority.certificate, "certificate": pair.certificate, "key": pair.key}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = RedisServer(redis_folder)
+    server.start(
+        bind="127.0.0.1 127.0.0.2", tls_port=str(port), tls_cert_file=str(tmp_path / "certificate"),
+        tls_key_file=str(tmp_path / "key"), tls_ca_cert_file=str(tmp_path / "ca"),
+        tls_auth_clients="no",
+    )  # fmt: skip
+
+    def found(host: str) -> list[bytes | None]:
+        url = f"rediss://{host}:{port}/0"
+        cache = RedisCache(url, KEYS, timeout_s=LONG_S, clock=clock, metrics=metrics)
+        with closing(cache):
+            put(cache, key())
+            return values(cache, key())
+
+    try:
+        assert found("127.0.0.1") == [None]  # an authority that nobody knows
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+        assert found("127.0.0.1") == [b"x"]
+        assert found("127.0.0.2") == [None]  # another host's certificate
+    finally:
+        server.kill()
 
 
 def test_a_host_without_a_name_is_a_miss(clock: TwoClocks, metrics: ServingMetrics) -> None:

@@ -9,7 +9,7 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.base.values import dataclass
 from fedflow.serving.caches.entries import SharedCache
-from fedflow.serving.caches.keys import CacheKeys, own_secret, read_secret
+from fedflow.serving.caches.keys import CacheKeys, new_secret, own_secret, read_secret
 from fedflow.serving.caches.partner_results import PartnerResults
 from fedflow.serving.caches.results import CachedResults
 from fedflow.serving.caches.settings import CacheSettings
@@ -58,9 +58,7 @@ def open_caches(
 
     Raises: BadServingSetting, ServingStateNotUsable.
     """
-    given = settings.key_file
-    secret = own_secret(home / "caches.key") if given is None else read_secret(Path(given))
-    keys = CacheKeys(secret)
+    keys = CacheKeys(_secret(settings, home))
     results = partners = None
     if settings.results.enabled:
         results = CachedResults(keys, settings.results, metrics=metrics, clock=clock)
@@ -75,6 +73,15 @@ def open_caches(
             clock=clock,
         )
     return Caches(keys=keys, results=results, partners=partners)
+
+
+def _secret(settings: CacheSettings, home: Path) -> bytes:
+    """Return the secret of the keys; what is in the process alone has one of its own."""
+    if settings.key_file is not None:
+        return read_secret(Path(settings.key_file))
+    if settings.shared.kind is None:
+        return new_secret()
+    return own_secret(home / "caches.key")
 
 
 def _shared(

@@ -155,6 +155,11 @@ def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def new_secret() -> bytes:
+    """Return a secret that nobody has."""
+    return secrets.token_hex(_LEAST_BYTES).encode()
+
+
 def read_secret(path: Path) -> bytes:
     """Return the secret in a file that several processes have. Raises: BadServingSetting."""
     try:
@@ -171,7 +176,7 @@ def own_secret(path: Path) -> bytes:
     """
     try:
         if not path.exists():
-            _make(path, secrets.token_hex(_LEAST_BYTES).encode())
+            _make(path, new_secret())
         return _secret_in(path)
     except (OSError, ValueError) as exc:
         raise ServingStateNotUsable(path=str(path), reason=str(exc)) from exc

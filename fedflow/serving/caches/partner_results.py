@@ -99,6 +99,7 @@ class PartnerResults:
         self._settings = settings
         self._fresh_s = settings.seconds if shared is None else shared_s
         self._kept_s = max(self._fresh_s, stale_s)
+        self._held_s = max(settings.seconds, stale_s)  #: in the process
         self._metrics = metrics
         self._clock = clock
         self._lock = threading.Lock()
@@ -196,7 +197,10 @@ class PartnerResults:
                 return
             now_s = self._clock.monotonic_s()
             self._memory.put_many(
-                [NewEntry(key, _Held(part, now_s), life_s, age_s) for key, part, life_s in new]
+                [
+                    NewEntry(key, _Held(part, now_s), min(life_s, self._held_s + age_s), age_s)
+                    for key, part, life_s in new
+                ]
             )
         if self._shared is not None:
             entries = [
@@ -253,7 +257,8 @@ class PartnerResults:
                 continue
             found.append(Aged(part, raw.age_s))
             if raw.age_s <= part.fresh_s:
-                new.append(NewEntry(key, _Held(part, now_s), part.fresh_s, raw.age_s))
+                life_s = min(part.fresh_s, raw.age_s + self._held_s)
+                new.append(NewEntry(key, _Held(part, now_s), life_s, raw.age_s))
         self._memory.put_many(new)
         return found
 

@@ -161,6 +161,7 @@ class RedisCache:
 
 
 def _client(url: str, timeout_s: float) -> Redis:
+    checks = {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
     return Redis.from_url(
         url,
         socket_timeout=timeout_s,
@@ -168,4 +169,5 @@ def _client(url: str, timeout_s: float) -> Redis:
         retry=Retry(NoBackoff(), 0),
         max_connections=_THREADS * 2,
         protocol=2,
+        **(checks if url.startswith("rediss:") else {}),
     )

@@ -57,7 +57,7 @@ class CacheSettings(SettingsSection, frozen=True, kw_only=True):
     partners: PartnerCacheSettings = PartnerCacheSettings()
     shared: SharedCacheSettings = SharedCacheSettings()
     #: absolute path of a file with the secret of the keys, 32 bytes or more, the same for all
-    #: processes that share a cache; None: `caches.key` in the home, which is made once
+    #: processes that share a cache; None: `caches.key` in the home, made once for a shared cache
     key_file: str | None = None
 
 

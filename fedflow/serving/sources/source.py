@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
+from math import inf
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -50,11 +51,13 @@ class FoundFeatures(list[Mapping[str, Any] | FeatureFault]):
         """`version` is that of the features: guests get it and use nothing of another one.
 
         `valid_s` is in seconds; 0: nothing may be used again; None: the source says nothing.
-        Raises: ValueError: the version has more than 200 characters.
+        Raises: ValueError: the version has more than 200 characters, or the time is none.
         """
         super().__init__(items)
         if len(version) > MOST_VERSION:
             raise ValueError(f"the version of features has {len(version)} characters")
+        if valid_s is not None and not 0 <= valid_s < inf:
+            raise ValueError(f"{valid_s} is no time for which features are valid")
         self.version = version
         self.valid_s = valid_s
 

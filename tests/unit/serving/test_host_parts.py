@@ -63,6 +63,9 @@ def test_a_host_says_what_its_source_says_of_the_features(
     assert (answer.retcode, (answer.feature_version, answer.valid_s)) == (0, said)
 
 
-def test_a_version_that_is_too_long_is_a_mistake_of_the_source() -> None:
+def test_a_version_or_a_time_that_is_none_is_a_mistake_of_the_source() -> None:
     with pytest.raises(ValueError, match="201 characters"):
         FoundFeatures([], version="x" * 201)
+    for valid_s in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="no time"):
+            FoundFeatures([], valid_s=valid_s)

@@ -399,4 +399,44 @@ def test_without_settings_results_alone_are_kept(tmp_path: Path, clock: TwoClock
         assert caches.partners is None
         assert caches.results is not None
         assert caches.purge() == 0
-    assert (tmp_path / "caches.key").stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == []  # the secret is for the process alone
+
+
+def test_what_is_shared_has_a_secret_in_the_home_or_in_a_file(
+    tmp_path: Path, clock: TwoClocks
+) -> None:
+    given = {"partners": {"enabled": True}, "shared": {"kind": "sqlite", "timeout_ms": 5_000}}
+    home, other = tmp_path / "home", tmp_path / "other"
+    key, path = tmp_path / "key", str(tmp_path / "shared")
+    home.mkdir()
+    other.mkdir()
+    key.write_bytes(b"k" * 32)
+    key.chmod(0o600)
+    told = {**given, "shared": {**given["shared"], "path": path}, "key_file": str(key)}
+    found = []
+    for where, caches in ((home, given), (home, told), (other, told)):
+        opened = open_caches(
+            parse_serving_settings({"caches": caches}).caches, where, stale_s=0,
+            metrics=ServingMetrics(), clock=clock,
+        )  # fmt: skip
+        assert opened.partners is not None
+        with closing(opened):
+            site = Site(opened.partners)
+            found.append(site.known("a"))
+            site.ask(["a"], part(1.0))
+    assert found == [[None], [None], [1.0]]
+    assert (home / "caches.key").stat().st_mode & 0o777 == 0o600
+    assert list(other.iterdir()) == []
+
+
+def test_in_the_process_nothing_is_held_longer_than_it_can_be_used(
+    sites: Any, clock: TwoClocks
+) -> None:
+    one, other = sites(shared=True), sites(shared=True)
+    one.ask(["a"], part(1.0))
+    assert other.known("a") == [1.0]
+    clock.go(601)
+    for site in (one, other):
+        keys = KEYS.parts(SCOPE, HOST, ids("a"))
+        assert site.cache._memory.get_many(keys) == [None]
+        assert site.known("a") == [1.0]  # from the shared one
