@@ -8,8 +8,8 @@ tries it, unless all its threads hang. So a hook never holds more threads than t
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from fedflow.base.clock import Clock
@@ -48,8 +48,8 @@ class LimitedCalls:
         self._name = name
         self._limit_s = limit_s
         self._clock = clock
-        self._lock = threading.Lock()
-        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Condition()
+        self._waiting: deque[_Call] = deque()
         self._threads = 0
         self._idle = 0
         self._hanging = 0  #: calls under way that nobody waits for
@@ -66,7 +66,8 @@ class LimitedCalls:
         with self._lock:
             self._check_on()
             self._start_thread()
-            self._queue.put(call)
+            self._waiting.append(call)
+            self._lock.notify()
         if not call.done.wait(self._limit_s):
             self._leave(call)
         if not call.done.is_set():
@@ -80,15 +81,17 @@ class LimitedCalls:
         return result
 
     def close(self) -> None:
-        """Let the threads end; one that hangs does so whenever its call ends."""
+        """Let the threads end once they have nothing to do; calls that still come are answered.
+
+        So a request that began before a service changed is answered as it would have been.
+        """
         with self._lock:
             self._closed = True
-            for _ in range(self._threads):
-                self._queue.put(None)
+            self._lock.notify_all()
 
     def _check_on(self) -> None:
         """Raises: HookIsOff. Else, if it was off, this call is the one that tries it."""
-        if self._closed or self._hanging >= THREADS:
+        if self._hanging >= THREADS:
             raise HookIsOff
         if self._off_until_s is None:
             return
@@ -99,7 +102,7 @@ class LimitedCalls:
 
     def _start_thread(self) -> None:
         """Raises: RuntimeError: there is none, and none can be started."""
-        if self._idle > self._queue.qsize() or self._threads >= THREADS:
+        if self._idle > len(self._waiting) or self._threads >= THREADS:
             return
         thread = threading.Thread(
             target=self._serve, name=f"fedflow-hook-{self._name}"[:60], daemon=True
@@ -117,9 +120,10 @@ class LimitedCalls:
         with self._lock:
             if call.done.is_set():
                 return
-            call.left = True
             if not call.begun:
+                self._waiting.remove(call)
                 return
+            call.left = True
             self._hanging += 1
             self._in_a_row += 1
             if self._in_a_row >= HANGS:
@@ -129,13 +133,12 @@ class LimitedCalls:
         while True:
             with self._lock:
                 self._idle += 1
-            call = self._queue.get()
-            with self._lock:
+                self._lock.wait_for(lambda: self._waiting or self._closed)
                 self._idle -= 1
-                if call is None:
+                if not self._waiting:
+                    self._threads -= 1
                     return
-                if call.left:
-                    continue
+                call = self._waiting.popleft()
                 call.begun = True
             try:
                 call.result = call.work()
