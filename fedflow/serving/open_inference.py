@@ -164,7 +164,7 @@ class OpenInference:
         """
         chosen = self._selected(asked)
         for _ in range(2):
-            rows = read_rows(request, chosen.served.model, self._limits())
+            rows = read_rows(request, chosen.served.model, self._limits(chosen))
             again = self._selected(asked, rows.ids[0])
             if again.served is chosen.served:
                 break
@@ -175,9 +175,10 @@ class OpenInference:
         ]
         return chosen, online
 
-    def _limits(self) -> TensorLimits:
+    def _limits(self, chosen: SelectedVersion) -> TensorLimits:
         rows, ids = self._settings.limits.batch_rows, self._settings.partner_ids
-        return TensorLimits(rows=rows, values=MOST_VALUES, ids=ids)
+        more = bool(chosen.options.before) or self._settings.guest_features.source is not None
+        return TensorLimits(rows=rows, values=MOST_VALUES, ids=ids, more=more)
 
 
 def _degraded(items: Sequence[ItemAnswer]) -> dict[str, str]:

@@ -97,6 +97,7 @@ class TensorLimits:
     rows: int
     values: int  #: of all tensors
     ids: tuple[str, ...] | None  #: names of ids that may leave; None: all that are marked
+    more: bool = False  #: others than inputs of the model, for hooks and the guest's look-up
 
 
 def read_infer_request(body: bytes) -> InferRequest:
@@ -125,16 +126,15 @@ def read_rows(request: InferRequest, model: ServableModel, limits: TensorLimits)
         values = _values(tensor, number)
         if leaves:
             ids[tensor.name] = _ids(tensor, values)
-        elif tensor.name in inputs:
+        elif tensor.name in inputs or limits.more:
             features[tensor.name] = values
         else:
             raise bad_tensor(tensor, "is no input of the model")
     if model.hosts and not ids:
         reason = f"no tensor with ids for the partners has the parameter {SEND_TO_REMOTE}"
         raise BadServingRequest(reason=reason)
-    return TensorRows(
-        features=_by_row(features, number), ids=_by_row(ids if model.hosts else {}, number)
-    )
+    sent = ids if model.hosts or limits.more else {}
+    return TensorRows(features=_by_row(features, number), ids=_by_row(sent, number))
 
 
 def input_facts(model: ServableModel, ids: Sequence[str]) -> list[Tensor]:

@@ -58,6 +58,18 @@ def test_the_open_inference_protocol_needs_ids_alone(guest: ServingPlace) -> Non
     assert scores == [expected("u1"), expected("u2")]
 
 
+def test_the_open_inference_protocol_takes_ids_that_stay(guest: ServingPlace) -> None:
+    tensors = [
+        {"name": name, "datatype": "BYTES", "shape": [1], "data": [user],
+         "parameters": {"send_to_remote": sent}}
+        for name, user, sent in (("phone", "1", True), ("device_id", "u1", False))
+    ]  # fmt: skip
+    status, answer = guest.call("callers", "POST", "/v2/models/credit/infer", {"inputs": tensors})
+    assert status == 200, answer
+    outputs = {one["name"]: one["data"] for one in answer["outputs"]}
+    assert outputs["status"] == [2102]  # the guest has found its part; the host has no device_id
+
+
 def test_a_source_that_cannot_be_opened_stops_the_start_by_its_key(tmp_path: Path) -> None:
     features = {"source": "table", "options": {"path": str(tmp_path / "none.csv"), "ids": ["a"]}}
     place = ServingPlace(tmp_path, {"guest_features": features, "callers": {"port": 0}})

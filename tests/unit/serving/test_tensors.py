@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,23 @@ def test_numbers_that_are_none_are_refused(number: str) -> None:
     with pytest.raises(BadServingRequest) as caught:
         read_rows(read_infer_request(body), FactsOfModel(), LIMITS)
     assert "x0" in str(caught.value) or "out of range" in str(caught.value)
+
+
+def test_with_hooks_or_a_look_up_tensors_may_have_other_names() -> None:
+    tensors = [
+        {"name": "age", "shape": [1], "datatype": "INT64", "data": [5]},
+        {"name": "x0", "shape": [1], "datatype": "FP64", "data": [1.5]},
+    ]
+    request = read_infer_request(json.dumps({"inputs": tensors}).encode())
+    model = FactsOfModel(hosts=())
+    with pytest.raises(BadServingRequest, match="'age' is no input of the model"):
+        read_rows(request, model, LIMITS)
+    rows = read_rows(request, model, replace(LIMITS, more=True))
+    assert rows.features == [{"age": 5, "x0": 1.5}]
+
+
+def test_with_a_look_up_a_model_without_hosts_has_ids_too() -> None:
+    request = read_infer_request(f'{{"inputs": [{IDS}]}}'.encode())
+    model = FactsOfModel(hosts=())
+    assert read_rows(request, model, LIMITS).ids == [{}]
+    assert read_rows(request, model, replace(LIMITS, more=True)).ids == [{"i": 1}]
