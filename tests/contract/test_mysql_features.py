@@ -52,6 +52,28 @@ def test_a_text_that_is_no_number_is_none_although_the_server_would_cut_it(
         assert found(source, *users) == [{"x": 2.0}, {"x": 2.0}, 102, 102, {"x": 1.5}, 113, 113]
 
 
+def test_many_ids_are_asked_together_and_each_has_its_own_answer(database: MysqlDatabase) -> None:
+    users = ["u1", "8", "none", "twice", None, "x" * 2_000, "ü"] * 20
+    expected = [{"x": 1.5}, {"x": 2.0}, 113, 116, 102, 102, 113] * 20
+    for query in (
+        "SELECT x FROM f WHERE id = :id",
+        "SELECT x FROM f WHERE id = :id ORDER BY n LIMIT 5; -- :id",
+        "(SELECT x FROM f WHERE id = :id)",
+        "SELECT x, x FROM f WHERE id = :id AND id = :id",  # no table has two columns of one name
+    ):
+        with closing(opened(database, query)) as source:
+            for _ in range(2):
+                assert found(source, *users) == expected, query
+
+
+def test_an_id_that_the_server_would_cut_fails_alone_among_many(database: MysqlDatabase) -> None:
+    with closing(opened(database, "SELECT x FROM f WHERE n = :id")) as source:
+        found(source, 8)
+        assert found(source, *[8] * 20, "8abc", *[8] * 20) == [
+            *[{"x": 2.0}] * 20, 102, *[{"x": 2.0}] * 20,
+        ]  # fmt: skip
+
+
 def test_dates_are_texts_and_an_id_may_stand_twice(database: MysqlDatabase) -> None:
     query = "SELECT day, CAST(x AS DECIMAL(9, 3)) AS x, :id AS same FROM f WHERE id = :id"
     with closing(opened(database, query)) as source:

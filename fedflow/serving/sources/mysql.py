@@ -16,32 +16,35 @@ it is bounded. Sessions only read.
 from __future__ import annotations
 
 import logging
-import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import date, time, timedelta
-from decimal import Decimal
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
 import pymysql
 from pymysql.constants import ER
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.serving.codes import ServingCode
+from fedflow.serving.sources.mysql_session import (
+    BROKEN,
+    GRACE_S,
+    TOGETHER,
+    Found,
+    MysqlOptions,
+    MysqlSession,
+    code_of,
+    is_lost,
+    unfit,
+)
 from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.source import (
     FeatureFault,
     FoundFeatures,
     Ids,
-    Validity,
-    as_features,
     failed_source,
     key_of,
-    not_found,
     options_as,
 )
 
@@ -49,126 +52,12 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_ID: Final = 1_024  #: characters
 _LONGEST_S: Final = 60.0  #: waited for a free connection
-_GRACE_S: Final = 0.25  #: for the server's word that a query took too long
 _LATE: Final = frozenset({1317, 1969, 3024})  #: a query was interrupted
-_CHANGED: Final = 1292  #: warning: a value was changed to be compared
 _OTHER_TEXT: Final = 1267  #: an id has characters that the column cannot have
 _WRONG_SETTING: Final = frozenset(
     {ER.DBACCESS_DENIED_ERROR, ER.ACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, ER.PARSE_ERROR,
      ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR, ER.TABLEACCESS_DENIED_ERROR}
 )  # fmt: skip
-_BROKEN: Final = (
-    OSError, RuntimeError, ValueError, IndexError, AssertionError, struct.error,
-    pymysql.err.InterfaceError,
-)  # fmt: skip
-"""What the driver raises when the connection, or what comes over it, is of no use."""
-
-
-class MysqlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of the source `mysql`."""
-
-    host: str
-    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 3306
-    user: str
-    password: str = ""
-    database: str
-    query: str  #: gives one row per id, the names of its columns are those of the features
-    ca: str | None = None  #: PEM file of the server's authority; None: without TLS
-    connections: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4  #: at once
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 1_000  #: of the query for one id
-    valid_s: Validity = None
-
-
-class _NoPlugin:
-    """Refuses a way of logging in that would show the password to the server."""
-
-    def __init__(self, connection: Any) -> None:
-        pass
-
-    def authenticate(self, packet: Any) -> Any:
-        raise pymysql.err.OperationalError(
-            ER.ACCESS_DENIED_ERROR, "the server asks for the password in clear"
-        )
-
-
-_NO_PLUGINS: Final[Any] = dict.fromkeys(
-    (b"mysql_clear_password", b"dialog", b"mysql_old_password"), _NoPlugin
-)
-
-
-class _Session:
-    """A connection in which the query is prepared. Used by one thread at a time."""
-
-    def __init__(self, options: MysqlOptions, query: NamedQuery, *, wait_s: float) -> None:
-        """Raises: pymysql.err.MySQLError, or one of `_BROKEN`."""
-        self._names = [f"@fedflow_{number}" for number in range(len(query.names))]
-        self._link: Any = pymysql.connect(
-            host=options.host,
-            port=options.port,
-            user=options.user,
-            password=options.password.encode(),  # a text would be Latin-1
-            database=options.database,
-            charset="utf8mb4",
-            connect_timeout=max(wait_s, 0.001),
-            read_timeout=max(wait_s, 0.001),
-            write_timeout=max(wait_s, 0.001),
-            local_infile=False,
-            autocommit=True,
-            auth_plugin_map=_NO_PLUGINS,
-            ssl={"ca": options.ca} if options.ca is not None else None,
-            ssl_disabled=options.ca is None,
-        )
-        try:
-            self._run("SET SESSION TRANSACTION READ ONLY")
-            self._run("SET SESSION sql_select_limit = 2")
-            self._limit = self._limit_variable()
-            self._run(f"PREPARE fedflow FROM {_text(query.marked)}")
-        except BaseException:
-            self.close()
-            raise
-
-    def find(
-        self, values: Sequence[str], *, limit_s: float
-    ) -> Mapping[str, Any] | FeatureFault | None:
-        """Return what the query gives for ids; None: no row.
-
-        Raises: pymysql.err.MySQLError, or one of `_BROKEN`.
-        """
-        self._wait(limit_s + _GRACE_S)
-        given = [f"{n} = {_text(v)}" for n, v in zip(self._names, values, strict=True)]
-        self._run("SET " + ", ".join([self._limit.format(max(limit_s, 0.001)), *given]))
-        using = f" USING {', '.join(self._names)}" if self._names else ""
-        with self._link.cursor() as cursor:
-            cursor.execute(f"EXECUTE fedflow{using}")
-            rows = cursor.fetchmany(2)
-            columns = [column[0] for column in cursor.description or ()]
-            warnings = cursor.warning_count
-        if warnings and any(code == _CHANGED for _, code, _ in self._link.show_warnings()):
-            return _unfit("an id is no number")
-        if not rows:
-            return None
-        if len(rows) > 1:
-            return failed_source("the query gives several rows for the id")
-        return as_features(columns, [_value(value) for value in rows[0]])
-
-    def close(self) -> None:
-        """Close the connection, without words of parting that could take time."""
-        with suppress(*_BROKEN, pymysql.err.MySQLError):
-            self._link._force_close()
-
-    def _wait(self, seconds: float) -> None:
-        """Let no read of an answer take longer."""
-        self._link._read_timeout = self._link._write_timeout = seconds
-
-    def _limit_variable(self) -> str:
-        """Return how the session limits queries, with a place for seconds."""
-        if "MariaDB" in self._link.get_server_info():
-            return "max_statement_time = {0:.3f}"
-        return "max_execution_time = CEILING({0:.3f} * 1000)"
-
-    def _run(self, statement: str) -> None:
-        with self._link.cursor() as cursor:
-            cursor.execute(statement)
 
 
 class MysqlFeatures:
@@ -181,13 +70,13 @@ class MysqlFeatures:
         self._timeout_s = options.timeout_ms / 1000
         self._clock = SystemClock()
         self._free = threading.Semaphore(options.connections)
-        self._idle: list[_Session] = []  # the last one that was used is used next
+        self._idle: list[MysqlSession] = []  # the last one that was used is used next
         self._lock = threading.Lock()
         self._closed = False
 
     def try_query(self) -> None:
-        """Prepare the query. Raises: pymysql.err.MySQLError, or one of `_BROKEN`."""
-        self._give_back(self._opened(self._timeout_s + _GRACE_S))
+        """Prepare the query. Raises: pymysql.err.MySQLError, or one of `BROKEN`."""
+        self._give_back(self._opened(self._timeout_s + GRACE_S))
 
     def find(
         self, ids: Sequence[Ids], *, deadline_s: float
@@ -197,7 +86,7 @@ class MysqlFeatures:
             return [failed_source("no connection became free in time")] * len(ids)
         try:
             with self._lent() as lent:
-                found = [self._find(lent, one, deadline_s) for one in ids]
+                found = self._all(lent, ids, deadline_s)
             return FoundFeatures(found, valid_s=self._options.valid_s)
         finally:
             self._free.release()
@@ -210,12 +99,42 @@ class MysqlFeatures:
         for session in idle:
             session.close()
 
-    def _find(self, lent: _Lent, ids: Ids, deadline_s: float) -> Mapping[str, Any] | FeatureFault:
+    def _all(self, lent: _Lent, ids: Sequence[Ids], deadline_s: float) -> list[Found]:
+        values = [self._values(one) for one in ids]
+        good = [(n, one) for n, one in enumerate(values) if not isinstance(one, FeatureFault)]
+        answers: dict[int, Found] = {
+            n: one for n, one in enumerate(values) if isinstance(one, FeatureFault)
+        }
+        for start in range(0, len(good), TOGETHER[-1]):
+            part = good[start : start + TOGETHER[-1]]
+            some = self._together(lent, [one for _, one in part], deadline_s)
+            for place, (number, one) in enumerate(part):
+                answers[number] = (
+                    self._alone(lent, one, deadline_s) if some is None else some[place]
+                )
+        return [answers[number] for number in range(len(ids))]
+
+    def _values(self, ids: Ids) -> tuple[str, ...] | FeatureFault:
         values = key_of(ids, self._query.names)
-        if isinstance(values, FeatureFault):
-            return values
-        if any(len(value) > _LONGEST_ID for value in values):
-            return _unfit(f"an id is longer than {_LONGEST_ID} characters")
+        if not isinstance(values, FeatureFault) and any(len(one) > _LONGEST_ID for one in values):
+            return unfit(f"an id is longer than {_LONGEST_ID} characters")
+        return values
+
+    def _together(
+        self, lent: _Lent, items: Sequence[Sequence[str]], deadline_s: float
+    ) -> list[Found] | None:
+        """Return what one query gives for items; None: each is to be asked alone."""
+        limit_s = min(self._left_s(deadline_s) / 2, self._timeout_s)
+        if len(items) == 1 or lent.session is None or limit_s <= 0:
+            return None
+        try:
+            return lent.session.find_together(items, limit_s=limit_s)
+        except (pymysql.err.MySQLError, *BROKEN):
+            lent.drop(down=False)
+            return None
+
+    def _alone(self, lent: _Lent, values: Sequence[str], deadline_s: float) -> Found:
+        """Return what the query gives for one item."""
         while True:
             limit_s = min(self._left_s(deadline_s), self._timeout_s)
             if limit_s <= 0:
@@ -226,18 +145,17 @@ class MysqlFeatures:
             try:
                 if lent.session is None:
                     lent.session = self._opened(limit_s)
-                found = lent.session.find(values, limit_s=limit_s)
-                return not_found() if found is None else found
+                return lent.session.find(values, limit_s=limit_s)
             except pymysql.err.MySQLError as exc:
                 fault = _fault(exc)
                 if fault is not None:
                     return fault
-            except _BROKEN:
+            except BROKEN:
                 pass
             lent.drop(down=new)
 
-    def _opened(self, wait_s: float) -> _Session:
-        return _Session(self._options, self._query, wait_s=wait_s)
+    def _opened(self, wait_s: float) -> MysqlSession:
+        return MysqlSession(self._options, self._query, wait_s=wait_s)
 
     @contextmanager
     def _lent(self) -> Iterator[_Lent]:
@@ -251,7 +169,7 @@ class MysqlFeatures:
         if lent.session is not None:
             self._give_back(lent.session)
 
-    def _give_back(self, session: _Session) -> None:
+    def _give_back(self, session: MysqlSession) -> None:
         with self._lock:
             if not self._closed:
                 self._idle.append(session)
@@ -265,7 +183,7 @@ class MysqlFeatures:
 class _Lent:
     """The session of a request; one that broke, as after a restart, is opened again."""
 
-    def __init__(self, session: _Session | None) -> None:
+    def __init__(self, session: MysqlSession | None) -> None:
         self.session = session
         self.down = False  #: a new one broke, too: there is no use in a further one
 
@@ -279,31 +197,14 @@ class _Lent:
 
 def _fault(exc: pymysql.err.MySQLError) -> FeatureFault | None:
     """Return what the server says of an item, without its words; None: the session is lost."""
-    code = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
-    if isinstance(exc, pymysql.err.InterfaceError) or code == 0 or 2000 <= code < 3000:
+    code = code_of(exc)
+    if is_lost(exc):
         return None
     if code in _LATE:
         return failed_source("the query took too long")
     if code == _OTHER_TEXT:
-        return _unfit("an id has characters that the column cannot have")
+        return unfit("an id has characters that the column cannot have")
     return failed_source(f"the query failed (error {code})")
-
-
-def _unfit(reason: str) -> FeatureFault:
-    return FeatureFault(retcode=ServingCode.FEATURES, reason=reason)
-
-
-def _text(value: str) -> str:
-    """Return a text as SQL: nothing but hexadecimal digits, whatever is in it."""
-    return f"_utf8mb4 X'{value.encode().hex()}'"
-
-
-def _value(value: object) -> object:
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, date | time | timedelta):
-        return str(value)
-    return value
 
 
 def open_source(options: Mapping[str, Any]) -> MysqlFeatures:
@@ -317,8 +218,8 @@ def open_source(options: Mapping[str, Any]) -> MysqlFeatures:
         raise BadServingSetting(path="features.options.query", reason=str(exc)) from exc
     try:
         source.try_query()
-    except (*_BROKEN, pymysql.err.MySQLError) as exc:
-        code = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
+    except (*BROKEN, pymysql.err.MySQLError) as exc:
+        code = code_of(exc)
         if code in _WRONG_SETTING:
             reason = f"{given.host}: {exc.args[-1]}"
             raise BadServingSetting(path="features.options", reason=reason) from exc
