@@ -1,7 +1,8 @@
 """A private MariaDB for tests, where no server answers.
 
-`python -m tests.mysql_server answers` tells whether one does; `start DIR` makes a data folder below
-DIR, starts `mariadbd` on a kernel-chosen loopback port and prints its URL; `stop DIR` ends it.
+`python -m tests.mysql_server answers` tells whether one does; `start DIR [OPTION ...]` makes a data
+folder below DIR, starts `mariadbd` on a kernel-chosen loopback port and prints its URL; `stop DIR`
+ends it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def answers(port: int = 3306) -> bool:
     return True
 
 
-def start(folder: Path) -> str:
+def start(folder: Path, *options: str) -> str:
     """Start a server below `folder`, return its URL. Raises: RuntimeError: it does not come up."""
     data = folder / "data"
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -60,6 +61,7 @@ def start(folder: Path) -> str:
                 f"--port={port}",
                 f"--socket={folder / 'socket'}",
                 f"--pid-file={folder / 'pid'}",
+                *options,
             ],
             stdout=log,
             stderr=log,
@@ -89,8 +91,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["answers"]:
             sys.exit(not answers())
-        case ["start", folder]:
-            print(start(Path(folder)))
+        case ["start", folder, *options]:
+            print(start(Path(folder), *options))
         case ["stop", folder]:
             stop(Path(folder))
         case _:
