@@ -14,7 +14,7 @@ import msgspec
 
 from fedflow import __version__
 from fedflow.base.values import dataclass
-from fedflow.serving.admin import PrepareLoad
+from fedflow.serving.admin import PrepareLoad, PurgeCaches
 from fedflow.serving.binary_tensors import LENGTH_HEADER
 from fedflow.serving.fate_inference import BatchRequest, SingleRequest
 from fedflow.serving.metrics import CONTENT_TYPE
@@ -171,6 +171,13 @@ ADMIN: Final[Sequence[Operation]] = (
         "GET", "bindings/{service_id}/comparison", "How its versions compare.", list_of(map_of(ANY))
     ),
     _admin("DELETE", "bindings/{service_id}", "Nothing answers for it.", named("Change")),
+    _admin(
+        "POST",
+        "caches/purge",
+        "Forget what caches have of a service, a version or a user; nothing given: all.",
+        named("Purged"),
+        body="PurgeCaches",
+    ),
     _admin("GET", "tries", "Names of the ids that may go to hosts.", named("Ids")),
     _admin("POST", "tries", "Try a request.", named("SingleAnswer"), body="SingleRequest"),
 )
@@ -194,7 +201,7 @@ def _document(title: str, about: str, operations: Sequence[Operation]) -> Json:
     paths: Json = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
-    bodies = (SingleRequest, BatchRequest, InferRequest, PrepareLoad, BindService)
+    bodies = (SingleRequest, BatchRequest, InferRequest, PrepareLoad, BindService, PurgeCaches)
     _, schemas = msgspec.json.schema_components(bodies, ref_template=REF)
     known = {**schemas, **SCHEMAS, "Nothing": {"type": "object"}}
     document = {

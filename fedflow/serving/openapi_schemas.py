@@ -178,5 +178,6 @@ SCHEMAS: Final[Json] = {
         "salt", before=or_null(object_of(**_RELEASE)), now=or_null(object_of(**_RELEASE)), salt=TEXT
     ),
     "Ids": object_of(partner_ids=or_null(list_of(TEXT))),
+    "Purged": object_of(purged=WHOLE),
     "Unbound": object_of(unbound=list_of(TEXT)),
 }

@@ -108,7 +108,7 @@ def test_every_route_of_the_callers_port_is_described(documents: dict[str, Any])
     [
         ("callers", fate_inference.SingleRequest), ("callers", fate_inference.BatchRequest),
         ("callers", tensors.InferRequest), ("callers", tensors.InputTensor),
-        ("admin", admin.PrepareLoad), ("admin", services.BindService),
+        ("admin", admin.PrepareLoad), ("admin", services.BindService), ("admin", admin.PurgeCaches),
     ],
 )  # fmt: skip
 def test_every_member_of_a_body_is_described(
@@ -169,6 +169,7 @@ CALLS: list[tuple[str, str, str, str, Any, int]] = [
     ("admin", "GET", "/admin/v1/bindings", "", None, 200),
     ("admin", "GET", "/admin/v1/tries", "", None, 200),
     ("admin", "POST", "/admin/v1/tries", "", ROW, 200),
+    ("admin", "POST", "/admin/v1/caches/purge", "", {"service_id": "credit"}, 200),
     ("admin", "POST", "/admin/v1/bindings", "", BIND, 200),
     ("admin", "POST", "/admin/v1/bindings", "", {}, 400),
     (
