@@ -56,7 +56,10 @@ _STATUS: Final[Mapping[int, grpc.StatusCode]] = {
     ServingCode.SHUTTING_DOWN: grpc.StatusCode.UNAVAILABLE,
 }
 _LOST: Final = grpc.StatusCode.CANCELLED, "the caller waits no more"
-_UNREADABLE: Final = grpc.StatusCode.INVALID_ARGUMENT, "the message cannot be read"
+_UNREADABLE: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    "the message cannot be read; compressed ones are not",
+)
 _DEFECT: Final = grpc.StatusCode.INTERNAL, "internal error"
 
 _Function = Callable[[Any, CallerRequest], Message]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from fedflow.cli.server_process import wait_for
 from fedflow.cli.tls import create_files
 from fedflow.serving.pb import fate_serving_pb2 as fate_pb
 from fedflow.serving.pb import open_inference_pb2 as pb
-from tests.support.linear_model import GUEST, expected_score, share_of
+from tests.support.linear_model import GUEST, MODEL_ID, expected_score, share_of
 from tests.support.serving_processes import ROWS, ServingPlace, serving_pair
 
 X0, X1 = [1.0, -2.0, 0.5], [2, 1, -1]
@@ -107,6 +108,13 @@ def typed(**more: Any) -> Any:
         tensor("device_id", "BYTES", bytes_contents=[user.encode() for user in USERS]),
     ]
     return pb.ModelInferRequest(**{"model_name": "credit", "inputs": inputs, **more})
+
+
+def marked() -> Any:
+    """Return a request whose ids are marked, for a process that does not declare them."""
+    request = typed()
+    request.inputs[2].parameters["send_to_remote"].bool_param = True
+    return request
 
 
 def raw(**more: Any) -> Any:
@@ -290,6 +298,60 @@ def test_a_case_id_comes_in_the_body_or_in_metadata(channel: grpc.Channel) -> No
     named = fate(channel, "inference", body, metadata=[("caseid", "case-8")])
     assert named["caseId"] == "case-8"
     assert fate(channel, "inference", {**body, "caseId": "a\nb"})["caseId"] != "a\nb"
+
+
+def test_metadata_are_the_headers_of_rules(guest: ServingPlace, channel: grpc.Channel) -> None:
+    version = {"model_id": MODEL_ID, "model_version": "v2"}
+    rules = [{"header": "X-Channel", "values": ["beta"], **version}]
+    versions = [
+        {"model_id": MODEL_ID, "model_version": "v1", "weight": 100},
+        {**version, "weight": 0},
+    ]
+    change = {"service_id": "ruled", "versions": versions, "rules": rules}
+    assert guest.admin("POST", "bindings", change)[0] == 200
+    beta = [("x-channel", "beta")]
+    body = {"serviceId": "ruled", **ITEM}
+    assert fate(channel, "inference", body)["data"]["modelVersion"] == "v1"
+    found = fate(channel, "inference", body, metadata=beta)["data"]
+    assert (found["modelVersion"], found["selectedBy"]) == ("v2", "rule")
+    request = typed(model_name="ruled")
+    assert infer(channel, request, metadata=beta).model_version == "v2"
+
+
+def test_compressed_messages_are_refused(channel: grpc.Channel) -> None:
+    request = typed(id="x" * 10_000)
+    code, said = fails(channel, OPEN + "ModelInfer", request, compression=grpc.Compression.Gzip)
+    assert (code, said != "internal error") == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+def test_a_stop_ends_calls_and_leaves_no_process(tmp_path: Path) -> None:
+    guest, host = serving_pair(tmp_path, callers={"port": 0, "grpc_port": 0})
+    codes: list[str] = []
+
+    def ask_on(number: int) -> None:
+        with grpc.insecure_channel(address(guest)) as channel:
+            while True:
+                try:
+                    infer(channel, marked(), timeout=10)
+                    codes.append("OK")
+                except grpc.RpcError as exc:
+                    codes.append(exc.code().name)
+                    return
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(ask_on, number) for number in range(4)]
+            assert wait_for(lambda: codes.count("OK") > 20, timeout_s=20)
+            assert guest.process is not None
+            guest.process.send_signal(signal.SIGTERM)
+            assert guest.process.wait(20) == 0
+            for one in asked:
+                one.result(20)
+        assert set(codes) <= {"OK", "UNAVAILABLE", "CANCELLED"}
+        assert len(codes) - codes.count("OK") == 4
+    finally:
+        guest.stop()
+        host.stop()
 
 
 # --- budgets, keys, TLS ---------------------------------------------------------------------------
