@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.binary_tensors import raw_tensor
+from fedflow.serving.inference import MOST_VALUES
 from fedflow.serving.open_inference import InferAnswer
 from fedflow.serving.pb import open_inference_pb2 as pb
 from fedflow.serving.tensor_bytes import pack_values, text_of, without_nan
@@ -38,6 +39,8 @@ _FIELDS: Final = {
 
 def read_infer_message(message: pb.ModelInferRequest) -> InferRequest:
     """Return a request as the rest of the process knows it. Raises: BadServingRequest."""
+    if len(message.inputs) > MOST_VALUES or len(message.outputs) > MOST_VALUES:
+        raise BadServingRequest(reason=f"it has more than {MOST_VALUES} inputs, or outputs")
     inputs = [
         InputTensor(
             name=one.name,
@@ -107,7 +110,10 @@ def _typed(tensor: InputTensor, contents: pb.InferTensorContents) -> InputTensor
     if tensor.datatype == "FP16":
         raise bad_tensor(tensor, "is FP16, whose values come in raw_input_contents alone")
     field = _FIELDS.get(tensor.datatype)
-    values = list(getattr(contents, field)) if field is not None else []
+    given = getattr(contents, field) if field is not None else ()
+    if len(given) > MOST_VALUES:
+        raise bad_tensor(tensor, f"has more than {MOST_VALUES} values")
+    values = list(given)
     if tensor.datatype == "BYTES":
         try:
             values = [text_of(value) for value in values]

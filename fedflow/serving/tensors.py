@@ -171,7 +171,11 @@ def output_tensors(
 
 
 def check_asked(asked: Sequence[WantedOutput]) -> None:
-    """Raises: BadServingRequest: an output is unknown, or wanted in a way that is not there."""
+    """Raises: BadServingRequest: an output is unknown, there twice, or wanted in a way that is not
+    there.
+    """
+    if len({one.name for one in asked}) < len(asked):
+        raise BadServingRequest(reason="an output is there twice")
     for one in asked:
         name = repr(one.name[:_SHOWN])
         if one.name not in _OUTPUTS:

@@ -288,6 +288,7 @@ def test_a_bad_tensor_is_named(guest: ServingPlace, changed: dict[str, Any], sai
         ({"inputs": [tensor("x0", X0)]}, "send_to_remote"),
         ({"inputs": [*body()["inputs"], tensor("x0", X0)]}, "'x0' is there twice"),
         (body(outputs=[{"name": "nothing"}]), "no output 'nothing'"),
+        (body(outputs=[{"name": "score"}, {"name": "score"}]), "an output is there twice"),
         (body(outputs=[{"name": "score", "parameters": {"classification": 2}}]), "classification"),
         (body(parameters={"a": {}}), "parameters"),
         ({"inputs": [tensor(f"c{n}", [0.0] * 300) for n in range(400)]}, "more than 100000"),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.errors.serving_process import BadServingRequest
+from fedflow.serving.inference import MOST_VALUES
 from fedflow.serving.open_inference import InferAnswer
 from fedflow.serving.open_inference_messages import infer_message, read_infer_message
 from fedflow.serving.pb import open_inference_pb2 as pb
@@ -71,6 +72,20 @@ def test_any_message_is_rows_or_an_error(message: pb.ModelInferRequest) -> None:
         check_asked(request.outputs)
         rows = read_rows(request, FactsOfModel(), LIMITS)
         assert 0 < len(rows.features) == len(rows.ids) <= LIMITS.rows
+
+
+@pytest.mark.parametrize("part", ["inputs", "outputs", "values"])
+def test_too_many_of_anything_are_refused_before_they_are_read(part: str) -> None:
+    many = range(MOST_VALUES + 1)
+    tensor = pb.ModelInferRequest.InferInputTensor(name="x0", datatype="BOOL", shape=[1])
+    message = pb.ModelInferRequest(inputs=[tensor])
+    if part == "values":
+        message.inputs[0].contents.bool_contents.extend(True for _ in many)
+    else:
+        for _ in many:
+            getattr(message, part).add()
+    with pytest.raises(BadServingRequest, match=f"more than {MOST_VALUES}"):
+        read_infer_message(message)
 
 
 @given(st.binary(max_size=200))
