@@ -159,6 +159,12 @@ class ModelHistory:
                 made_with=dict(note.made_with) if note else made_with(tx, key),
             )
 
+    def metrics(self, commits: Sequence[Commit]) -> dict[VersionId, dict[str, Any]]:
+        """Return what the trainings of versions measured at their site, by component."""
+        with self._store.read() as tx:
+            found = [(one.id, tx.models.get(one.key)) for one in commits]
+            return {name: _metrics(tx, one) for name, one in found if one is not None}
+
     def diff(self, model_id: str, old: str, new: str, site: Site | None = None) -> ModelDifference:
         """Return what differs between two versions of a model. Raises: as `key`; ModelDamaged."""
         with self._store.read() as tx:
