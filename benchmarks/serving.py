@@ -1,11 +1,15 @@
 """Online answers of a guest and a host with TLS: latency, rate, CPU, memory; beside a bare service.
 
-    .venv/bin/python benchmarks/serving.py [--requests 2000] [--rate 200] [--json]
+    .venv/bin/python benchmarks/serving.py [--requests 2000] [--rate 200] [--mlserver PYTHON]
 
-Vertical logistic regression with 100 + 100 features behind DataTransform and FeatureScale, trained
-and loaded by two Flow servers. Callers are threads of this process with kept connections. Arrivals
-of `--rate` do not wait for answers; latencies count from the planned arrival. CPU is that of both
-serving processes. The bare service is scikit-learn behind waitress: one party, 200 features.
+Vertical logistic regression with 100 + 100 features behind DataTransform, binning and FeatureScale,
+and 50 trees of depth 5, trained and loaded by two Flow servers. Callers are threads of this process
+with kept connections. Arrivals of `--rate` do not wait for answers; latencies count from the
+planned arrival. CPU is that of both serving processes. The bare service is scikit-learn behind
+waitress: one party, 200 features. `--mlserver` is the Python of an environment with `mlserver` and
+`mlserver-sklearn`, which serves the same; for example made by
+
+    python -m venv E; E/bin/pip install mlserver==1.7.1 mlserver-sklearn==1.7.1
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import copy
 import http.client
 import json
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -21,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +40,15 @@ from fedflow.cli.server_process import ServerState, end, spawn, wait_until_up
 from fedflow.cli.tls import create_files
 
 FEATURES, ROWS = 100, 2_000
-SERVICE = "bench"
+SERVICE, TREES, CACHED = "bench", "trees", "cached"
+MARK = b"hetero_lr_0"  #: in the share of the regression
+FITTED = """
+import sys
+import joblib, numpy as np
+from sklearn.linear_model import LogisticRegression
+x = np.random.default_rng(1).normal(size=(2000, 200))
+joblib.dump(LogisticRegression().fit(x, x[:, 0] > 0), sys.argv[1])
+"""
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hetero_lr"
 BARE = """
 import json, sys
@@ -58,6 +71,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--rate", type=int, default=200, help="requests per second")
+    parser.add_argument("--mlserver", help="Python of an environment with mlserver")
     options = parser.parse_args()
     machine = Machine()
     with tempfile.TemporaryDirectory(prefix="fedflow-bench-") as name, ExitStack() as stack:
@@ -69,8 +83,13 @@ def main() -> None:
             for party, state in ((GUEST, guest), (HOST, host))
         }
         with two_parties(confs=confs) as parties:
-            publish(parties, folder)
-        figures = measure(guest, host, bare, requests=options.requests, rate=options.rate)
+            took_s = publish(parties, folder)
+            figures = measure(guest, host, bare, requests=options.requests, rate=options.rate)
+            figures += measure_caches(guest, host, requests=options.requests)
+            if options.mlserver is not None:
+                figures.append(measure_mlserver(stack, options.mlserver, folder, options.requests))
+            figures += measure_models(folder, guest, host)
+    figures.append(Figure(what="load and bind, two parties", unit="s", values=took_s, budget=1.0))
     figures.append(Figure(what="a process, idle, RSS", unit="MiB", values=idle, budget=120))
     title = f"LR of {FEATURES} + {FEATURES} features, guest and one host with TLS"
     show(title, figures, as_json=options.json, machine=machine)
@@ -101,6 +120,10 @@ def measure(
         size: one_by_one(port, "/federation/v1/batchInference", [batch(rows, size)], 50)
         for size in (100, 300)
     }
+    trees = [single(number, row, service=TREES) for number, row in enumerate(rows)]
+    one_by_one(port, "/federation/v1/inference", trees, 100)
+    by_trees = one_by_one(port, "/federation/v1/inference", trees, requests // 2)
+    fastest = highest_rate(port, bodies)
     p50 = statistics.median(ours)
     return [
         Figure(what="one caller: p50", unit="ms", values=[p50], budget=1.8),
@@ -113,6 +136,11 @@ def measure(
         Figure(what=f"{rate}/s: p50", unit="ms", values=[statistics.median(open_ms)], budget=3.0),
         Figure(what=f"{rate}/s: p99", unit="ms", values=[percentile(open_ms, 99)], budget=15.0),
         Figure(what="CPU per request, both parties", unit="ms", values=[cpu_ms], budget=2.0),
+        Figure(
+            what="50 trees of depth 5, one caller: p50", unit="ms",
+            values=[statistics.median(by_trees)], budget=3.0,
+        ),
+        Figure(what="highest rate with p99 < 50 ms", unit="1/s", values=[float(fastest)]),
         *[
             Figure(
                 what=f"batch of {size}: p50", unit="ms", values=[statistics.median(found)],
@@ -121,6 +149,86 @@ def measure(
             for size, found in batches.items()
         ],
     ]  # fmt: skip
+
+
+def measure_caches(guest: ServerState, host: ServerState, *, requests: int) -> list[Figure]:
+    """Return the figures of caches: a repeated request, and users that come again."""
+    generator, port = np.random.default_rng(6), port_of(guest.http)
+    row = generator.normal(size=FEATURES).round(5).tolist()
+    body, path = single(0, row), "/federation/v1/inference"
+    link = http.client.HTTPConnection("127.0.0.1", port)
+    hits = []
+    for _ in range(requests // 2):
+        began = time.perf_counter()
+        ask(link, path, body, headers={"caseId": "repeated"})
+        hits.append((time.perf_counter() - began) * 1000)
+    asked = served_rows(host)
+    users = generator.permutation(ROWS).tolist()
+    for user in users[:720] + users[:280]:
+        ask(link, path, single(user, row, service=CACHED))
+    link.close()
+    saved = 100 * (1 - (served_rows(host) - asked) / 1_000)
+    return [
+        Figure(
+            what="result cache hit: p50", unit="ms", values=[statistics.median(hits)], budget=1.0
+        ),
+        Figure(what="calls to the host saved, 28 % of ids come again", unit="%", values=[saved]),
+    ]
+
+
+def measure_models(folder: Path, guest: ServerState, host: ServerState) -> list[Figure]:
+    """Return the memory that a further model takes, of 100, at both processes."""
+    states = {GUEST: guest, HOST: host}
+    before = {party: memory_of([state.pid]).rss for party, state in states.items()}
+    for party, state in states.items():
+        (share,) = [json.loads(one) for one in stored_shares(folder, party) if MARK in one][:1]
+        for number in range(100):
+            again = {**share, "model_version": f"copy-{number}", "digest": f"copy-{number}"}
+            load_id = f"copy-{number}"
+            admin(state, "POST", "loads", {"load_id": load_id, "share": again})
+            admin(state, "POST", f"loads/{load_id}/commit", {})
+    more = [(memory_of([state.pid]).rss - before[party]) / 100 for party, state in states.items()]
+    return [Figure(what="each of 100 models more, RSS", unit="MiB", values=more, budget=1.0)]
+
+
+def measure_mlserver(stack: ExitStack, python: str, folder: Path, requests: int) -> Figure:
+    """Return the latency of the same model in MLServer: one party, REST."""
+    home = folder / "mlserver"
+    home.mkdir()
+    subprocess.run([python, "-c", FITTED, str(home / "model.joblib")], check=True)
+    (port, grpc_port, metrics) = free_ports(3)
+    settings = {
+        "debug": False, "host": "127.0.0.1", "http_port": port, "grpc_port": grpc_port,
+        "metrics_port": metrics, "parallel_workers": 0,
+    }  # fmt: skip
+    model = {
+        "name": "lr", "implementation": "mlserver_sklearn.SKLearnModel",
+        "parameters": {"uri": "./model.joblib", "version": "v1"},
+    }  # fmt: skip
+    (home / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    (home / "model-settings.json").write_text(json.dumps(model), encoding="utf-8")
+    program = str(Path(python).parent / "mlserver")
+    with (folder / "mlserver.log").open("wb") as log:
+        process = subprocess.Popen([program, "start", str(home)], stdout=log, stderr=log)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    rows = np.random.default_rng(5).normal(size=(500, 2 * FEATURES)).round(5).tolist()
+    bodies = [
+        json.dumps(
+            {
+                "inputs": [
+                    {"name": "x", "shape": [1, len(row)], "datatype": "FP64", "data": [row]}
+                ],
+                "outputs": [{"name": "predict_proba"}],
+            }
+        ).encode()
+        for row in rows
+    ]
+    path = "/v2/models/lr/infer"
+    wait(lambda: one_by_one(port, path, bodies, 1), seconds=60)
+    one_by_one(port, path, bodies, 200)
+    found = one_by_one(port, path, bodies, requests)
+    return Figure(what="MLServer, one caller: p50", unit="ms", values=[statistics.median(found)])
 
 
 # --- callers --------------------------------------------------------------------------------------
@@ -153,17 +261,59 @@ def at_rate(port: int, bodies: Sequence[bytes], count: int, rate: int) -> list[f
         return list(pool.map(arrive, range(count)))
 
 
-def ask(link: http.client.HTTPConnection, path: str, body: bytes) -> None:
-    link.request("POST", path, body, {"Content-Type": "application/json"})
+def highest_rate(port: int, bodies: Sequence[bytes]) -> int:
+    """Return the highest rate, in steps of 50 per second, with 99 of 100 answers within 50 ms."""
+    good = 0
+    for rate in range(200, 1_501, 50):
+        if percentile(at_rate(port, bodies, 4 * rate, rate), 99) >= 50:
+            break
+        good = rate
+    return good
+
+
+def served_rows(state: ServerState) -> int:
+    """Return how many rows a host gave parts of."""
+    link = http.client.HTTPConnection("127.0.0.1", port_of(state.admin or ""))
+    link.request("GET", "/metrics")
+    text = link.getresponse().read().decode()
+    link.close()
+    rows = [one for one in text.splitlines() if one.startswith("fedflow_serving_served_rows_total")]
+    return sum(int(float(one.rpartition(" ")[2])) for one in rows)
+
+
+def admin(state: ServerState, method: str, path: str, body: object) -> Any:
+    """Return what an admin port answers."""
+    link = http.client.HTTPConnection("127.0.0.1", port_of(state.admin or ""))
+    link.request(
+        method, f"/admin/v1/{path}", json.dumps(body), {"Content-Type": "application/json"}
+    )
+    answer = json.loads(link.getresponse().read())
+    link.close()
+    if answer["retcode"]:
+        raise RuntimeError(f"{path}: {answer}")
+    return answer.get("data")
+
+
+def stored_shares(folder: Path, party: str) -> list[bytes]:
+    """Return the shares that a process has loaded."""
+    path = folder / f"serving-{party}" / "serving.sqlite"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as link:
+        return [row[0] for row in link.execute("SELECT share FROM load WHERE state = 'loaded'")]
+
+
+def ask(
+    link: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str] | None = None
+) -> None:
+    link.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
     answer = json.loads(link.getresponse().read())
     if answer.get("retcode"):
         raise RuntimeError(f"no score: {answer}")
 
 
-def single(number: int, row: Sequence[float]) -> bytes:
+def single(number: int, row: Sequence[float], service: str = SERVICE) -> bytes:
     """Return the body of a request."""
     body = {"featureData": named(row), "sendToRemoteFeatureData": {"id": str(number % ROWS)}}
-    return json.dumps({"head": {"serviceId": SERVICE}, "body": body}).encode()
+    return json.dumps({"head": {"serviceId": service}, "body": body}).encode()
 
 
 def batch(rows: Sequence[Sequence[float]], size: int) -> bytes:
@@ -210,7 +360,7 @@ def serving(folder: Path) -> Iterator[tuple[list[float], ServerState, ServerStat
             settings: dict[str, Any] = {
                 "party_id": party, "home": str(folder / f"serving-{party}"),
                 "callers": {"port": 0}, "admin": {"port": 0}, "partners": partners,
-                "access_log": False, **more,
+                "access_log": False, "caches": {"partners": {"enabled": True}}, **more,
             }  # fmt: skip
             if party == GUEST:
                 settings["routes"] = {HOST: states[HOST].grpc}
@@ -238,8 +388,8 @@ def bare_service() -> Iterator[int]:
         process.wait()
 
 
-def wait(look: Callable[[], object]) -> None:
-    for _ in range(200):
+def wait(look: Callable[[], object], seconds: int = 20) -> None:
+    for _ in range(10 * seconds):
         try:
             look()
         except OSError:
@@ -249,8 +399,8 @@ def wait(look: Callable[[], object]) -> None:
     raise TimeoutError("the bare service does not answer")
 
 
-def publish(parties: Parties, folder: Path) -> None:
-    """Train, deploy, load and bind the model."""
+def publish(parties: Parties, folder: Path) -> list[float]:
+    """Train, deploy, load and bind the models; return the seconds of load and bind."""
     for party, role in ((parties.guest, GUEST), (parties.host, HOST)):
         name = "guest" if role == GUEST else "host"
         path = folder / f"{name}.csv"
@@ -261,10 +411,20 @@ def publish(parties: Parties, folder: Path) -> None:
     client = parties.guest.client
     sent = client.submit(*job())
     parties.wait(sent.job_id)
-    kept = ["reader_0", "data_transform_0", "scale_0", "hetero_lr_0"]
-    made = client.models.deploy(sent.model_id, sent.model_version, components=kept)
-    client.models.load(made.model_version)
-    client.models.bind(made.model_version, SERVICE)
+    took_s = []
+    steps = ["reader_0", "data_transform_0"]
+    uncached = {"cache_partners": False}
+    for name, kept, options in (
+        (SERVICE, [*steps, "hetero_feature_binning_0", "scale_0", "hetero_lr_0"], uncached),
+        (CACHED, [*steps, "hetero_feature_binning_0", "scale_0", "hetero_lr_0"], None),
+        (TREES, [*steps, "trees_0"], uncached),
+    ):
+        made = client.models.deploy(sent.model_id, sent.model_version, components=kept)
+        began = time.perf_counter()
+        client.models.load(made.model_version)
+        client.models.bind(made.model_version, name, options=options)
+        took_s.append(time.perf_counter() - began)
+    return took_s
 
 
 def job() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -275,11 +435,26 @@ def job() -> tuple[dict[str, Any], dict[str, Any]]:
     for name in ("intersection_0", "evaluation_0"):
         components.pop(name, None)
         conf_["component_parameters"]["common"].pop(name, None)
-    components["scale_0"] = {
-        "module": "FeatureScale",
+    components["hetero_feature_binning_0"] = {
+        "module": "HeteroFeatureBinning",
         "input": {"data": {"data": ["data_transform_0.data"]}},
         "output": {"data": ["data"], "model": ["model"]},
     }
+    components["scale_0"] = {
+        "module": "FeatureScale",
+        "input": {"data": {"data": ["hetero_feature_binning_0.data"]}},
+        "output": {"data": ["data"], "model": ["model"]},
+    }
+    components["trees_0"] = {
+        "module": "HeteroSecureBoost",
+        "input": {"data": {"train_data": ["data_transform_0.data"]}},
+        "output": {"data": ["data"], "model": ["model"]},
+    }
+    conf_["component_parameters"]["common"]["trees_0"] = {
+        "task_type": "classification", "objective_param": {"objective": "cross_entropy"},
+        "num_trees": 50, "bin_num": 16, "tree_param": {"max_depth": 5},
+        "encrypt_param": {"method": "OU", "key_length": 2048},
+    }  # fmt: skip
     components["hetero_lr_0"]["input"]["data"] = {"train_data": ["scale_0.data"]}
     learner = conf_["component_parameters"]["common"]["hetero_lr_0"]
     learner.update(max_iter=2, batch_size=-1, encrypt_param={"key_length": 1024})
