@@ -164,6 +164,59 @@ def key(name: str, as_json: bool) -> None:
     out.result({"key": secret, "entry": entry}, text)
 
 
+@command.command("warm-up")
+@_placed
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("-s", "--service", required=True, help="Id of the service.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.01, 100_000),
+    default=50.0,
+    show_default=True,
+    help="Rows per second, at most.",
+)
+@click.option(
+    "--skip", type=click.IntRange(0), default=0, help="Rows at the beginning that were sent before."
+)
+@_json
+def warm_up(
+    home: Path,
+    conf: Path | None,
+    file: Path,
+    service: str,
+    rate: float,
+    skip: int,
+    as_json: bool,
+) -> None:
+    """Fill the caches of hosts' parts for the ids of a file: .csv, or JSON lines."""
+    from fedflow.base.errors.start import ServerNotReachable
+    from fedflow.cli.output import Output
+    from fedflow.cli.server_process import find_server
+    from fedflow.cli.serving_warm_up import WarmUpProgress, admin_session, rows_of, send
+
+    settings, folder = _settings(conf), _folder(home, conf)
+    state = find_server(folder)
+    if state is None or state.admin is None:
+        raise ServerNotReachable(address=str(folder), reason="no serving process runs there")
+    out, progress = Output(as_json=as_json), WarmUpProgress(skip)
+    try:
+        with admin_session(settings.admin.token) as session:
+            send(
+                session,
+                f"http://{state.admin}",
+                service,
+                rows_of(file, skip=skip),
+                rate=rate,
+                most=settings.limits.batch_rows,
+                progress=progress,
+                told=progress.telling(out.note),
+            )
+    except BaseException:
+        out.note(f"It stopped after {progress.rows} rows; go on with --skip {progress.rows}.")
+        raise
+    out.result(progress.as_json(), lambda: out.note(progress.text))
+
+
 def _settings(conf: Path | None) -> ServingSettings:
     """Return the settings. Raises: BadSetting, ListenerNotSafe."""
     from fedflow.server.configuration import read_values

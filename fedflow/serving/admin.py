@@ -18,6 +18,7 @@ from fedflow.serving.models import ServedModels
 from fedflow.serving.releases import Release, plain
 from fedflow.serving.service_state import BoundService, ReleaseChange
 from fedflow.serving.services import BindService, Services, compared
+from fedflow.serving.warm_up import WarmUp, WarmUpRows
 from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 _PREFIX: Final = "/admin/v1/"
@@ -41,6 +42,7 @@ class PurgeCaches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 _loads: Final = msgspec.json.Decoder(PrepareLoad)
 _purges: Final = msgspec.json.Decoder(PurgeCaches)
+_warm_ups: Final = msgspec.json.Decoder(WarmUpRows)
 _binds: Final = msgspec.json.Decoder(BindService)
 
 
@@ -58,6 +60,7 @@ class AdminPortRoutes:
         tried: Callable[[HttpCall], dict[str, Any]],
         partner_ids: Sequence[str] | None,
         purge: Callable[..., int],
+        warm_up: WarmUp,
     ) -> None:
         """`tried` answers a single request as the callers' port does; `partner_ids` are the names
         of ids that it lets go to hosts, None: any.
@@ -69,6 +72,7 @@ class AdminPortRoutes:
         self._token = token
         self._tried = tried
         self._purge = purge
+        self._warm_up = warm_up
         self._partner_ids = None if partner_ids is None else list(partner_ids)
 
     def answer(self, call: HttpCall) -> HttpAnswer:
@@ -108,6 +112,10 @@ class AdminPortRoutes:
                 return lambda: [self._shown(one) for one in services.all()]
             case "POST", "caches", "purge":
                 return lambda: self._purged(_decoded(_purges, _json(call)))
+            case "POST", "caches", "warm-ups":
+                return lambda: msgspec.to_builtins(
+                    self._warm_up.warm(_decoded(_warm_ups, _json(call)))
+                )
             case "GET", "tries":
                 return lambda: {"partner_ids": self._partner_ids}
             case "POST", "tries":

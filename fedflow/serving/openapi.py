@@ -32,6 +32,7 @@ from fedflow.serving.openapi_schemas import (
 )
 from fedflow.serving.services import BindService
 from fedflow.serving.tensors import InferRequest
+from fedflow.serving.warm_up import WarmedRows, WarmUpRows
 from fedflow.serving.wsgi import DOCUMENT, JSON
 
 _BYTES: Final = "application/octet-stream"
@@ -178,6 +179,13 @@ ADMIN: Final[Sequence[Operation]] = (
         named("Purged"),
         body="PurgeCaches",
     ),
+    _admin(
+        "POST",
+        "caches/warm-ups",
+        "Ask hosts for what the caches lack.",
+        named("WarmedRows"),
+        body="WarmUpRows",
+    ),
     _admin("GET", "tries", "Names of the ids that may go to hosts.", named("Ids")),
     _admin("POST", "tries", "Try a request.", named("SingleAnswer"), body="SingleRequest"),
 )
@@ -201,7 +209,16 @@ def _document(title: str, about: str, operations: Sequence[Operation]) -> Json:
     paths: Json = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
-    bodies = (SingleRequest, BatchRequest, InferRequest, PrepareLoad, BindService, PurgeCaches)
+    bodies = (
+        SingleRequest,
+        BatchRequest,
+        InferRequest,
+        PrepareLoad,
+        BindService,
+        PurgeCaches,
+        WarmUpRows,
+        WarmedRows,
+    )
     _, schemas = msgspec.json.schema_components(bodies, ref_template=REF)
     known = {**schemas, **SCHEMAS, "Nothing": {"type": "object"}}
     document = {

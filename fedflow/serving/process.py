@@ -36,6 +36,7 @@ from fedflow.serving.settings import AdminPort, CallersPort, FeatureSettings, Se
 from fedflow.serving.shadows import Shadows
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
 from fedflow.serving.state_file import StateFile
+from fedflow.serving.warm_up import WarmUp
 from fedflow.serving.wsgi import application
 
 logger = logging.getLogger(__name__)
@@ -106,11 +107,12 @@ class ServingProcess:
         self.partners_port = server.port
         shadows = Shadows()
         self._stack.callback(shadows.close)
+        parts = PartnerParts(partners, caches.partners)
         answering = Answering(
             models,
             services,
             Inference(
-                PartnerParts(partners, caches.partners),
+                parts,
                 limits=settings.limits,
                 metrics=metrics,
                 clock=clock,
@@ -136,6 +138,7 @@ class ServingProcess:
             tried=callers.tried,
             partner_ids=settings.partner_ids,
             purge=caches.purge,
+            warm_up=WarmUp(models, services, parts, settings=settings, clock=clock),
         )
         self.admin_port = self._listen(
             HttpServer(

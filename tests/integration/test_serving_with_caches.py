@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fedflow.cli.server_process import wait_for
 from tests.support.linear_model import expected_score, share_of
@@ -145,3 +149,84 @@ def test_cached_stale_needs_a_cache(tmp_path: Path) -> None:
     finally:
         guest.stop()
         host.stop()
+
+
+# --- warm-up --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def memory_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingPlace]:
+    """Return the guest of a pair that no test stops."""
+    folder = tmp_path_factory.mktemp("pair")
+    guest, host = serving_pair(folder, caches={"partners": {"enabled": True}})
+    yield guest
+    guest.stop()
+    host.stop()
+
+
+def warmed(guest: ServingPlace, *users: object, **more: Any) -> tuple[int, Any]:
+    body = {"service_id": "credit", "ids": [{"device_id": user} for user in users], **more}
+    status, answer = guest.admin("POST", "caches/warm-ups", body)
+    return status, answer.get("data", answer)
+
+
+def test_a_warm_up_asks_for_what_the_caches_lack_and_no_more(
+    pair: tuple[ServingPlace, ServingPlace],
+) -> None:
+    guest, host = pair
+    assert guest.infer(ROW)["retcode"] == 0  # of u1
+    expected = {"rows": 4, "warmed": 3, "hosts": ["10000"], "retcodes": {"2113": 1}}
+    assert warmed(guest, "u1", "u2", "u3", "nobody") == (200, expected)
+    assert rows_asked(host) == 3
+    host.stop()
+    assert guest.infer(ROW, user="u2")["retcode"] == 0
+    assert guest.infer(ROW, user="u9")["retcode"] == 2105
+    assert warmed(guest, "u2", "u9")[1]["retcodes"] == {"2105": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "reason"),
+    [
+        ({"service_id": "none"}, 404, "no service none"),
+        ({"ids": []}, 400, "0 rows"),
+        ({"ids": [{}] * 301}, 400, "301 rows"),
+        ({"ids": [{"device_id": []}]}, 400, "ids"),
+        ({"more": 1}, 400, "more"),
+    ],
+)
+def test_a_warm_up_that_cannot_be_is_refused(
+    memory_pair: ServingPlace, change: dict[str, Any], status: int, reason: str
+) -> None:
+    found, answer = warmed(memory_pair, "u1", **change)
+    assert (found, reason in answer["retmsg"]) == (status, True), answer
+
+
+def test_the_command_warms_up_for_the_rows_of_a_file(
+    memory_pair: ServingPlace, tmp_path: Path
+) -> None:
+    guest = memory_pair
+    file = tmp_path / "users.csv"
+    file.write_text("device_id\nu1\nu2\nnobody\nu3\n")
+    done = command(guest, str(file), "--rate", "1000", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"rows": 4, "warmed": 3, "retcodes": {"2113": 1}}
+    lines = tmp_path / "users.jsonl"
+    lines.write_text('{"device_id": "u1"}\n\n{"device_id": "u2"}\n')
+    done = command(guest, str(lines), "--skip", "1")
+    assert "2 rows: 1 are in the caches" in done.stdout
+    lines.write_text('{"device_id": "u1"}\n{"device_id": ')
+    done = command(guest, str(lines), "--rate", "2")
+    assert done.returncode != 0
+    assert "line 2" in done.stderr
+    assert "go on with --skip 1" in done.stdout
+
+
+def command(guest: ServingPlace, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command beside a process."""
+    program = [sys.executable, "-m", "fedflow.cli.main", "serving", "warm-up", "-s", "credit"]
+    conf = Path(words[0]).with_name("conf.yaml")
+    conf.write_text(yaml.safe_dump({**guest.settings, "home": str(guest.home)}))
+    return subprocess.run(
+        [*program, *words, "--conf", str(conf)],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
