@@ -23,8 +23,8 @@ from fedflow.serving.messages import IdValue
 
 TAG_BYTES: Final = 8  #: of the parts that find entries
 _LEAST_BYTES: Final = 32  #: of a secret
-_pack: Final = msgspec.msgpack.Encoder().encode
 _name: Final = itemgetter(0)
+_NUMBERS_AND_TEXTS: Final = tuple("biufSU")  #: kinds of numpy; times would need their units, too
 
 
 class CacheKey(NamedTuple):
@@ -138,17 +138,38 @@ def _hmac(secret: bytes, message: bytes) -> bytes:
 
 
 def _canonical(values: Mapping[str, Any]) -> bytes:
-    """Return bytes that differ if names, values or their types do; the order does not matter."""
+    """Return bytes that differ if names, values or their types do; the order does not matter.
+
+    A hook may set what has no such bytes. A row with that gets others each time: it is not found.
+    """
     items = sorted(values.items(), key=_name)
     try:
         return _pack(items)
-    except OverflowError:  # a whole number of more than 64 bits; no other value is a list
+    except OverflowError:  # a whole number of more than 64 bits; no other value is a list of texts
         return _pack([(name, [str(one)] if type(one) is int else one) for name, one in items])
+    except (TypeError, ValueError, RecursionError):
+        return secrets.token_bytes(32)
 
 
-def _texts(ids: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _of_numpy(value: Any) -> list[Any]:
+    """Return what stands for a scalar of numpy. Raises: TypeError: it is none."""
+    kind = type(value)
+    dtype = getattr(value, "dtype", None) if kind.__module__ == "numpy" else None
+    if getattr(value, "shape", None) != () or getattr(dtype, "kind", "") not in _NUMBERS_AND_TEXTS:
+        raise TypeError(f"{kind.__name__} has no bytes of its own")
+    return [kind.__name__, value.tolist()]
+
+
+_pack: Final = msgspec.msgpack.Encoder(enc_hook=_of_numpy).encode
+
+
+def _texts(ids: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
     """Return ids as sources compare them: 8, 8.0 and "8" are one."""
-    return sorted((name, _text(value)) for name, value in ids.items())
+    return sorted((_utf8(name), _utf8(_text(value))) for name, value in ids.items())
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _text(value: object) -> str:

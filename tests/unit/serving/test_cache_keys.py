@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+from copy import copy
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +72,27 @@ def test_a_request_id_with_other_contents_has_another_key() -> None:
     first, again, *rest = (key.entry for key in KEYS.results(SCOPE, [row, same, *others]))
     assert first == again
     assert len({first, *rest}) == 1 + len(others)
+
+
+def test_what_a_hook_sets_is_told_apart_or_never_found() -> None:
+    def key(value: Any) -> bytes:
+        return KEYS.results(SCOPE, [("case", {"x": value}, {"id": "1"})])[0].entry
+
+    scalars = [1.5, np.float64(1.5), np.float32(1.5), np.int64(1), 1, np.bool_(True), True]
+    scalars += [np.str_("1"), "1", math.nan]
+    assert [key(one) for one in scalars] == [key(copy(one)) for one in scalars]
+    assert len({key(one) for one in scalars}) == len(scalars)
+    for strange in (
+        object(),
+        Decimal,
+        np.array([1.0]),
+        "\ud800",
+        np.datetime64(2**60, "s"),
+        1j,
+        np.longdouble(1),
+    ):
+        assert key(strange) != key(strange)
+    KEYS.results(SCOPE, [("case", {}, {"id": "\ud800"})])
 
 
 @pytest.mark.parametrize("value", ["8", 8, 8.0])
