@@ -10,7 +10,7 @@ import msgspec
 from flask import Response, request
 
 from fedflow.app.models.publishing import Published, summed_up
-from fedflow.app.ports.serving import ServingReply
+from fedflow.app.ports.serving import BindOptions, ServingReply
 from fedflow.base.decoding import decode_as
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import Message
@@ -50,10 +50,11 @@ def unload() -> Response:
 
 @act(board_serving_actions, "/bind")
 def bind() -> Response:
-    """Let a service be answered with a version, a new service or one that had another version."""
+    """Let a version answer a service: all of it, a part of the users, or beside as a shadow."""
     service = _field("service_id").strip()
     model_id, version = _version(_field("version"))
-    replies = services().models.publishing().bind(service, model_id, version)
+    how = BindOptions(weight=_weight(), shadow=bool(request.form.get("shadow")))
+    replies = services().models.publishing().bind(service, model_id, version, how)
     _noted("bind", service)
     return _done(replies, t("The service {service} was bound.", service=service[:60]))
 
@@ -90,6 +91,18 @@ def _version(text: str) -> tuple[str, str]:
         return decode_as(text, tuple[str, str])
     except msgspec.MsgspecError as exc:
         raise BadRequest(reason="the field version names no version") from exc
+
+
+def _weight() -> float:
+    """Return the percentage of the form, by default all. Raises: BadRequest."""
+    text = request.form.get("weight", "").strip() or "100"
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 100:
+        raise BadRequest(reason="the weight is no number from 0 to 100")
+    return weight
 
 
 def _noted(action: str, what: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import requests
@@ -19,6 +20,7 @@ from fedflow.base.settings import LOOPBACK
 from fedflow.base.thread_starts import Pool
 from fedflow.wire.prometheus_text import samples
 from fedflow.wire.serving_states import (
+    ComparedVersion,
     DriftVersion,
     PartnerIds,
     Readiness,
@@ -34,6 +36,7 @@ _STEP_S: Final = 1.5  #: without a byte
 _TRY_S: Final = 10.0  #: of a request that is tried
 _MOST_BYTES: Final = 8 << 20  #: of an answer
 _THREADS: Final = 16
+_COMPARED: Final = 20  #: services whose versions are compared
 
 T = TypeVar("T")
 
@@ -49,6 +52,7 @@ _said: Final = msgspec.json.Decoder(_Said)
 _readiness: Final = msgspec.json.Decoder(Readiness)
 _versions: Final = msgspec.json.Decoder(list[ServedVersion])
 _services: Final = msgspec.json.Decoder(list[ServiceSplit])
+_compared: Final = msgspec.json.Decoder(list[ComparedVersion])
 _drift: Final = msgspec.json.Decoder(list[DriftVersion])
 _ids: Final = msgspec.json.Decoder(PartnerIds)
 _tried: Final = msgspec.json.Decoder(TriedRequest)
@@ -105,11 +109,13 @@ def base_url(address: str, session: requests.Session) -> str:
 def _state(address: str, headers: Mapping[str, str]) -> ServingProcessState:
     port = _AdminPort(address, headers, longest_s=_LONGEST_S, step_s=_STEP_S)
     try:
+        services = _services.decode(port.data("bindings"))
         return ServingProcessState(
             address=address,
             readiness=_readiness.decode(port.get("/readyz", allowed=(200, 503))),
             versions=_versions.decode(port.data("models")),
-            services=_services.decode(port.data("bindings")),
+            services=services,
+            comparisons=_comparisons(port, services),
             drift=_drift.decode(port.data("drift")),
             partner_ids=_ids.decode(port.data("tries")).partner_ids,
             samples=list(samples(port.get("/metrics").decode())),
@@ -122,6 +128,17 @@ def _state(address: str, headers: Mapping[str, str]) -> ServingProcessState:
         return ServingProcessState(address=address, trouble="unreadable")
     finally:
         port.close()
+
+
+def _comparisons(
+    port: _AdminPort, services: Sequence[ServiceSplit]
+) -> dict[str, list[ComparedVersion]]:
+    """Return how the versions of services compare, of the first services with several versions."""
+    several = [one.service_id for one in services if len(one.versions) > 1][:_COMPARED]
+    return {
+        name: _compared.decode(port.data(f"bindings/{quote(name, safe='')}/comparison"))
+        for name in several
+    }
 
 
 class _AdminPort:

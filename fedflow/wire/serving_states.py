@@ -53,6 +53,20 @@ class ServiceSplit(msgspec.Struct, frozen=True, kw_only=True):
     history: list[PastRelease] = []  #: the newest first
 
 
+class ComparedVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted of a version of a service, beside its main version."""
+
+    model_id: str
+    model_version: str
+    rows: int = 0
+    errors: int = 0
+    mean_score: float | None = None
+    psi: float | None = None  #: of its scores, against those of the main version
+    compared_rows: int = 0  #: of a shadow: rows that another version answered
+    mean_difference: float | None = None
+    labels_differ: float | None = None  #: share of those rows
+
+
 class DriftColumn(msgspec.Struct, frozen=True, kw_only=True):
     """How far one column is from its reference."""
 

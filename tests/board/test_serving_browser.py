@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from fedflow.domain.models.model import ModelKey
-from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoot
+from tests.board.places import NARROW, WIDE, Place, Visitor, check_fits, serving, shoot
 from tests.board.seeds import GUEST
 from tests.board.version_seeds import put_version, version
 from tests.support.linear_model import MODEL_ID, expected_score, share_of
@@ -136,6 +136,35 @@ def test_versions_are_switched_rolled_back_bound_and_unbound(
     expect(page.get_by_role("heading", name="another")).to_be_visible()
     confirm(page, "Unbind...", "Unbind")
     expect(page.get_by_role("heading", name="another")).to_have_count(0)
+
+
+def test_a_part_of_the_users_and_a_shadow_are_compared(
+    served: Served, visit: Callable[..., Visitor], axe: Callable[[Page], None]
+) -> None:
+    served.guest.bind("v2")
+    visitor = visit(served.place)
+    page = visitor.open("/board/serving")
+    page.locator("details.confirm summary", has_text="Switch version...").click()
+    page.get_by_label("Version", exact=True).first.select_option(label=f"v1 ({MODEL_ID})")
+    page.get_by_label("As a shadow").check()
+    page.get_by_role("button", name="Switch", exact=True).click()
+    rows = page.locator("#service-1 tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="v1")).to_contain_text("shadow")
+    for _ in range(15):
+        ask(served.guest, 20)
+    expect(rows.filter(has_text="v1").locator("td").nth(7)).to_have_text(re.compile(r"^0\.\d"))
+    axe(page)
+    shoot(visitor, page, "serving-shadow")
+    visitor.sized(NARROW)
+    check_fits(page)
+    visitor.sized(WIDE)
+    page.locator("details.confirm summary", has_text="Switch version...").click()
+    page.get_by_label("Version", exact=True).first.select_option(label=f"v1 ({MODEL_ID})")
+    page.get_by_label("Percent of the users").fill("25")
+    page.get_by_role("button", name="Switch", exact=True).click()
+    expect(rows.filter(has_text="v1")).to_contain_text("25.0 %")
+    expect(rows.filter(has_text="v2")).to_contain_text("75.0 %")
 
 
 def test_a_request_is_tried(

@@ -33,6 +33,7 @@ def test_processes_that_are_away_are_said_to_be(away: Place) -> None:
     [
         ("bind", {"service_id": "credit", "version": "nonsense"}, "names no version"),
         ("bind", {"service_id": "", "version": "x"}, "the field service_id is empty"),
+        ("bind", {"service_id": "c", "version": '["m", "v"]', "weight": "1e9"}, "from 0 to 100"),
         ("load", {"model_id": "m", "model_version": "v"}, "ModelNotFound|no model|not here"),
         ("unbind", {"service_id": "credit"}, "it does not answer"),
         ("rollback", {"service_id": "a/b"}, "service"),

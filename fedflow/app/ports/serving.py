@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from fedflow.base.values import dataclass
 from fedflow.wire.deployed_model import DeployedModel
 from fedflow.wire.prometheus_text import Sample
 from fedflow.wire.serving_states import (
+    ComparedVersion,
     DriftVersion,
     Readiness,
     ServedVersion,
@@ -36,6 +38,8 @@ class ServingProcessState:
     readiness: Readiness | None = None
     versions: Sequence[ServedVersion] = ()
     services: Sequence[ServiceSplit] = ()
+    comparisons: Mapping[str, Sequence[ComparedVersion]] = field(default_factory=dict)
+    """By service, of those with several versions."""
     drift: Sequence[DriftVersion] = ()
     partner_ids: Sequence[str] | None = None  #: names of ids that may go to hosts; None: any
     samples: Sequence[Sample] = ()  #: counts and times

@@ -49,6 +49,10 @@ class PartRow:
     requests: int
     share: float | None  #: of the service's requests so far
     times: Times
+    mean_score: float | None = None
+    psi: float | None = None  #: of its scores against the main version's, the largest one
+    mean_difference: float | None = None  #: of a shadow, from the scores that were answered
+    labels_differ: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +248,7 @@ def _service(
                 requests=round(requests.get(one.model_version, 0.0)),
                 share=requests.get(one.model_version, 0.0) / total if total else None,
                 times=numbers.times("request_seconds", service=name, version=one.model_version),
+                **_compared(overview.processes, name, (one.model_id, one.model_version)),
             )
             for one in first.versions
         ],
@@ -257,6 +262,31 @@ def _service(
         degraded=round(numbers.by("degraded_rows_total", "service").get(name, 0.0)),
         past=_past(first),
     )
+
+
+def _compared(
+    processes: Sequence[ServingProcessState], service: str, version: Version
+) -> dict[str, float | None]:
+    """Return how a version compares at all processes: means over their rows, the largest PSI."""
+    found = [
+        one
+        for process in processes
+        for one in process.comparisons.get(service, ())
+        if (one.model_id, one.model_version) == version
+    ]
+    return {
+        "mean_score": _mean([(one.mean_score, one.rows - one.errors) for one in found]),
+        "psi": max((one.psi for one in found if one.psi is not None), default=None),
+        "mean_difference": _mean([(one.mean_difference, one.compared_rows) for one in found]),
+        "labels_differ": _mean([(one.labels_differ, one.compared_rows) for one in found]),
+    }
+
+
+def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """Return the mean of means over so many rows each, None if there is none."""
+    known = [(value, rows) for value, rows in values if value is not None and rows > 0]
+    rows = sum(rows for _, rows in known)
+    return sum(value * rows for value, rows in known) / rows if rows else None
 
 
 def _split(service: ServiceSplit) -> list[tuple[str, str, float, bool]]:

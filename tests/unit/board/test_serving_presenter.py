@@ -13,6 +13,7 @@ from fedflow.board.presenters.serving import DRAWING, DRIFT_ROWS, ServingPage, p
 from fedflow.board.presenters.serving_numbers import ServingNumbers
 from fedflow.wire.prometheus_text import samples
 from fedflow.wire.serving_states import (
+    ComparedVersion,
     DriftColumn,
     DriftVersion,
     PastRelease,
@@ -101,6 +102,27 @@ def test_a_split_is_shown_with_weights_and_shadows() -> None:
     assert [(o.model_version, o.weight, o.shadow) for o in service.parts] == [
         ("v1", 90.0, False), ("v2", 10.0, False), ("v3", 0.0, True),
     ]  # fmt: skip
+
+
+def test_versions_are_compared_over_all_processes() -> None:
+    def compared(rows: int, mean: float, psi: float | None) -> dict[str, list[ComparedVersion]]:
+        one = ComparedVersion(
+            model_id=MODEL, model_version="v2", rows=rows + 1, errors=1, mean_score=mean, psi=psi,
+            compared_rows=rows, mean_difference=mean / 10, labels_differ=0.5,
+        )  # fmt: skip
+        return {"credit": [one]}
+
+    services = [credit(part("v1"), part("v2", 0.0, shadow=True))]
+    (service,) = page(
+        process("one:1", services=services, comparisons=compared(10, 0.2, 0.05)),
+        process("two:2", services=services, comparisons=compared(30, 0.6, 0.3)),
+        process("three:3", services=services, comparisons=compared(0, 0.9, None)),
+    ).services
+    main, shadow = service.parts
+    assert (main.mean_score, main.psi) == (None, None)
+    assert shadow.mean_score == pytest.approx(0.5)
+    assert shadow.mean_difference == pytest.approx(0.05)
+    assert (shadow.psi, shadow.labels_differ) == (0.3, 0.5)
 
 
 def test_processes_that_disagree_are_said_to() -> None:
