@@ -17,7 +17,7 @@ SHARE = DeployedModel(
 def test_a_share_goes_over_whole_and_with_the_token() -> None:
     with serving_admin(token="secret") as one:
         servings = HttpServingServers([one.address], token="secret")
-        (reply,) = servings.prepare("a/b?c", SHARE)
+        (reply,) = servings.prepare("a/b?c", SHARE, None)
         assert (reply.address, reply.retcode) == (one.address, 0)
         assert one.prepared["a/b?c"]["model_id"] == SHARE.model_id
         assert servings.commit("a/b?c")[0].retcode == 0
