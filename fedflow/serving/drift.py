@@ -53,6 +53,7 @@ class ColumnDrift:
     column: str
     rows: int  #: that were counted; while the reference is learned, those of it
     psi: float | None  #: None: too few rows
+    is_learned: bool  #: its reference are the first rows
     edges: Sequence[float] = ()
     expected: Sequence[float] = ()  #: shares of the bins, the last one of missing values
     actual: Sequence[float] = ()
@@ -108,8 +109,8 @@ class VersionDrift:
 
     def shown(self) -> dict[str, Any]:
         """Return what the admin port answers."""
+        learned = f"the first {LEARNED} rows"
         return {
-            "reference": self.source or f"the first {LEARNED} rows",
             "left_out": self.left_out,
             "columns": [
                 {
@@ -118,6 +119,7 @@ class VersionDrift:
                     "rows": one.rows,
                     "psi": one.psi,
                     "state": one.word,
+                    "reference": learned if one.is_learned else self.source,
                     "edges": one.edges,
                     "expected": one.expected,
                     "actual": one.actual,
@@ -178,6 +180,7 @@ class _CountedColumns:
         self._kind, self._names = kind, list(places)
         self._places = np.array(list(places.values()), dtype=np.intp)
         self._learned: list[Counter[int]] | None = None
+        self._is_learned = known is None
         if known is None:
             self._learned = [Counter() for _ in places]
             self._seen = 0
@@ -226,7 +229,9 @@ class _CountedColumns:
         """Yield how each column stands."""
         if self._learned is not None:
             for name in self._names:
-                yield ColumnDrift(kind=self._kind, column=name, rows=self._seen, psi=None)
+                yield ColumnDrift(
+                    kind=self._kind, column=name, rows=self._seen, psi=None, is_learned=True
+                )
             return
         rows = self._rows + self._rows_before
         counted = self._now + self._before
@@ -240,6 +245,7 @@ class _CountedColumns:
                 column=name,
                 rows=rows,
                 psi=round(float(index[place]), 6) if rows >= LEAST else None,
+                is_learned=self._is_learned,
                 edges=edges.tolist(),
                 expected=_shares(self._expected[place])[kept].round(6).tolist(),
                 actual=_shares(counted[place])[kept].round(6).tolist(),

@@ -151,7 +151,6 @@ SCHEMAS: Final[Json] = {
     ),
     "Drift": object_of(
         **_SHARE,
-        reference=TEXT,
         left_out=WHOLE,
         columns=list_of(
             object_of(
@@ -160,6 +159,7 @@ SCHEMAS: Final[Json] = {
                 rows=WHOLE,
                 psi=or_null(REAL),
                 state=TEXT,
+                reference=TEXT,
                 edges=list_of(REAL),
                 expected=list_of(REAL),
                 actual=list_of(REAL),

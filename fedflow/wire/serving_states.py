@@ -74,6 +74,7 @@ class DriftColumn(msgspec.Struct, frozen=True, kw_only=True):
     column: str
     rows: int
     psi: float | None = None
+    reference: str = ""  #: what it is measured against
     expected: list[float] = []  #: shares of the bins; the last one of missing values
     actual: list[float] = []
 
@@ -85,7 +86,6 @@ class DriftVersion(msgspec.Struct, frozen=True, kw_only=True):
     party_id: str
     model_id: str
     model_version: str
-    reference: str = ""
     left_out: int = 0
     columns: list[DriftColumn] = []
 

@@ -133,7 +133,6 @@ class DriftRow:
     model_version: str
     site: str
     column: DriftColumn
-    reference: str
 
     @property
     def word(self) -> str:
@@ -399,7 +398,6 @@ def _drift_row(
         model_version=version.model_version,
         site=f"{version.role} {version.party_id}",
         column=column,
-        reference=version.reference,
     )
 
 

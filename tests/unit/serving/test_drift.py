@@ -104,7 +104,7 @@ def test_without_a_reference_the_first_rows_become_it() -> None:
     assert sorted(one for one in day.expected if one) == pytest.approx([0.5, 0.5], abs=0.06)
     x, day = fed(counted, same + np.array([0.0, 1.0]))
     assert (x.word, day.word) == ("stable", "shifted")
-    assert counted.shown()["reference"] == "the first 1000 rows"
+    assert {one["reference"] for one in counted.shown()["columns"]} == {"the first 1000 rows"}
 
 
 @given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=60))
@@ -130,6 +130,8 @@ def test_scores_are_counted_where_there_are_some() -> None:
     score, x = counted.columns()
     assert (score.kind, score.column, score.rows, score.word) == ("score", "score", 1000, "stable")
     assert (x.rows, x.psi) == (3 * LEAST - 1002, None)
+    told = {one["column"]: one["reference"] for one in counted.shown()["columns"]}
+    assert told == {"score": "training", "x": "the first 1000 rows"}
 
 
 def test_each_class_has_a_score() -> None:
