@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from fedflow.base.errors.models import NotPublished
 from tests.e2e.jobs import Json, upload_data
@@ -186,10 +189,10 @@ def test_drift_is_measured_against_the_training_at_each_party(served: Served) ->
             "admin", "GET", "/admin/v1/drift", headers={"Authorization": f"Bearer {TOKEN}"}
         )
         (found,) = [one for one in answer["data"] if one["model_version"] == version]
-        assert found["reference"].startswith(f"job {served.job_id}"), found["reference"]
         assert {one["column"] for one in found["columns"] if one["kind"] == "score"} == named
         assert len(found["columns"]) > 5
         for column in found["columns"]:
+            assert column["reference"].startswith(f"job {served.job_id}"), column
             assert sum(column["expected"]) == pytest.approx(1, abs=1e-4), column
 
 
@@ -253,3 +256,39 @@ def test_a_partner_that_is_down_makes_a_load_fail_everywhere(served: Served) -> 
     )
     assert version not in json.dumps(answer)
     assert models.load(version)["guest"] == {GUEST_ID: 0}
+
+
+def test_the_board_loads_binds_and_tries_a_version(served: Served) -> None:
+    version = served.deployed("hetero_lr_0")
+    url = f"{served.pair.guest.url}/board/serving"
+    browser = requests.Session()
+
+    def page(text: str) -> str:
+        return html.unescape(re.sub(r"<[^>]+>", " ", text))
+
+    def send(action: str, **fields: str) -> str:
+        text = browser.get(url, timeout=60).text
+        token = text.split('name="csrf" value="')[1].split('"')[0]
+        data = {"csrf": token, **fields}
+        return page(browser.post(f"{url}/{action}", data=data, timeout=120).text)
+
+    assert "No version is loaded" not in page(browser.get(url, timeout=60).text)
+    loaded = send("load", model_id=served.model_id, model_version=version)
+    assert "The version was loaded." in loaded
+    named = json.dumps([served.model_id, version])
+    assert "was bound" in send("bind", service_id="of-board", version=named)
+    user, features = next(iter(guest_rows().items()))
+    tried = send("try", service_id="of-board", json=json.dumps(features), id_name_0="id",
+                 id_value_0=user)  # fmt: skip
+    score = served.ask("of-board", user, features)["data"]["score"]
+    assert f"{score:,.8g}" in tried
+    refused = send("try", service_id="of-board", json=json.dumps(features), id_name_0="id",
+                   id_value_0="nobody")  # fmt: skip
+    assert "2113" in refused
+    assert "was unbound" in send("unbind", service_id="of-board")
+    assert "The version was unloaded." in send(
+        "unload", model_id=served.model_id, model_version=version
+    )
+    of_host = requests.get(f"{served.pair.host.url}/board/serving", timeout=60)
+    assert of_host.status_code == 200
+    assert "guest, asks" in page(of_host.text)
