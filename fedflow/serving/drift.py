@@ -89,9 +89,16 @@ class VersionDrift:
         self._width, self._lock = len(inputs), threading.Lock()
 
     def count(self, features: Floats, answers: Sequence[ItemAnswer] = ()) -> None:
-        """Count rows x inputs, of many rows some, and the scores of those answers that have one."""
+        """Count rows x inputs, of many rows some, and the scores of those answers that have one.
+
+        A score that came about without a host is none of the model's, and is left out.
+        """
         rows = len(features)
-        scores = [one.score for one in answers if not one.retcode and one.score is not None]
+        scores = [
+            one.score
+            for one in answers
+            if not one.retcode and one.score is not None and one.degraded is None
+        ]
         with self._lock:
             if rows and features.shape[1] == self._width:
                 sample = features[:: -(-rows // SAMPLED)]

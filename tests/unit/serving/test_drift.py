@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.serving.codes import ItemAnswer, failed
+from fedflow.serving.codes import Degraded, ItemAnswer, failed
 from fedflow.serving.drift import (
     LEARNED,
     LEAST,
@@ -124,7 +124,8 @@ def test_scores_are_counted_where_there_are_some() -> None:
         source="training", scores={"score": ColumnHistogram(edges=[0.5], counts=[1, 1])}
     )
     counted = drift("x", scores=["score"], reference=known)
-    answers = [ItemAnswer(score=0.2), ItemAnswer(score=0.9), failed(105, "late")]
+    degraded = ItemAnswer(score=0.99, degraded=Degraded(how="guest_only", why="late"))
+    answers = [ItemAnswer(score=0.2), ItemAnswer(score=0.9), failed(105, "late"), degraded]
     for _ in range(LEAST):
         counted.count(np.zeros((3, 1)), answers)
     score, x = counted.columns()
