@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from fedflow.cli.server_process import wait_for
+from tests.storage_servers import RedisServer
 from tests.support.linear_model import expected_score, share_of
 from tests.support.serving_processes import ROWS, ServingPlace, serving_pair
 
@@ -21,13 +22,28 @@ ROW = {"x0": 1.0, "x1": 2.0}
 SCORE = expected_score({**ROW, **ROWS["u1"]})
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.kill()
+
+
+def with_redis(server: RedisServer) -> dict[str, Any]:
+    shared = {"kind": "redis", "url": server.url, "timeout_ms": 5_000}
+    return {"partners": {"enabled": True}, "shared": shared}
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def pair(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[tuple[ServingPlace, ServingPlace]]:
     caches: dict[str, Any] = {"partners": {"enabled": True}}
     if request.param == "sqlite":
         caches["shared"] = {"kind": "sqlite"}
+    if request.param == "redis":
+        caches = with_redis(request.getfixturevalue("redis"))
     guest, host = serving_pair(tmp_path, caches=caches)
     try:
         yield guest, host
@@ -146,6 +162,29 @@ def test_cached_stale_needs_a_cache(tmp_path: Path) -> None:
         assert "caches.partners.enabled is false" in answer["retmsg"]
         status, answer = guest.admin("POST", "caches/purge", {"user": "u1"})
         assert (status, "user" in answer["retmsg"]) == (400, True)
+    finally:
+        guest.stop()
+        host.stop()
+
+
+def test_a_redis_that_dies_and_returns_empty_changes_no_score(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    caches = {**with_redis(redis), "results": {"enabled": False}}
+    guest, host = serving_pair(tmp_path, caches=caches)
+    try:
+        assert guest.infer(ROW)["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+        assert len(redis.run("KEYS", "fedflow:*")) == 2  # a part, and what the host says of itself
+        assert b"u1" not in b"".join(redis.run("KEYS", "*"))
+        redis.kill()
+        for user in ("u1", "u2", "u3"):
+            assert guest.infer(ROW, user=user)["retcode"] == 0
+        status, answer = guest.admin("POST", "caches/purge", {})
+        assert (status, answer["retcode"]) == (503, 110)
+        redis.start()
+        assert guest.infer(ROW)["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+        assert rows_asked(host) == 4
+        assert "cache_errors_total" in guest.call("admin", "GET", "/metrics")[1]
     finally:
         guest.stop()
         host.stop()
