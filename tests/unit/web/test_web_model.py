@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,16 @@ from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.participant.worker_models import WorkerModels
+from fedflow.app.ports.models import ExternalModels
+from fedflow.base.clock import SystemClock
 from fedflow.base.ids import PartyId
+from fedflow.base.settings import parse_settings
 from fedflow.blobs.archive import ZipArchives
-from fedflow.blobs.external import FolderModels
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.server.models import external_models
 from fedflow.web.tracker import OVER_UNIX
+from tests.storage_servers import s3_server
 from tests.unit.app.fakes import OneServer, participant
 from tests.unit.app.models.test_models import MODEL, MODEL_ID, ended, started, token
 from tests.unit.web.applications import app_over
@@ -37,7 +42,7 @@ TASK = "/v1/tracker/{job}/a/{job}_a/0/host/10000"
 class Api:
     """A server's use cases, and a client of its routes."""
 
-    def __init__(self, server: OneServer, *, shared: Path | None = None) -> None:
+    def __init__(self, server: OneServer, *, shared: ExternalModels | None = None) -> None:
         core = server.core
         exchange = ModelExchange(
             store=server.store, repository=core.models, blobs=server.blobs,
@@ -51,7 +56,7 @@ class Api:
                 exchange=exchange,
                 storing=ModelStoring(
                     store=server.store, submissions=core.submissions, workers=core.workers,
-                    exchange=exchange, external=None if shared is None else FolderModels(shared),
+                    exchange=exchange, external=shared,
                     clock=server.clock,
                 ),
                 tags=ModelTags(store=server.store, clock=server.clock),
@@ -315,8 +320,29 @@ def run_local(api: Api, job_id: str, module: str, **parameters: Any) -> Any:
     return first
 
 
-def test_a_model_goes_to_the_external_store_and_comes_back_elsewhere(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
+@pytest.fixture(params=["folder", "s3"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExternalModels]:
+    """Return an external store, as settings name it."""
+    if request.param == "folder":
+        yield opened(storage="folder", folder=str(tmp_path / "shared"))
+        return
+    with s3_server() as server:
+        server.files.create_dir("bucket")
+        yield opened(
+            storage="s3", uri="s3://bucket/models", endpoint=server.endpoint,
+            access_key=server.access_key, secret_key=server.secret_key,
+        )  # fmt: skip
+
+
+def opened(**address: str) -> ExternalModels:
+    found = external_models(parse_settings({"model_store_address": address}), SystemClock())
+    assert found is not None
+    return found
+
+
+def test_a_model_goes_to_the_external_store_and_comes_back_elsewhere(
+    tmp_path: Path, shared: ExternalModels
+) -> None:
     mine = Api(participant(tmp_path / "one"), shared=shared)
     ended(mine.server)
     stored = run_local(mine, "5", "ModelStore")
@@ -335,8 +361,7 @@ def test_a_model_goes_to_the_external_store_and_comes_back_elsewhere(tmp_path: P
     assert run_local(other, "7", "ModelStore", force_update=True)["retcode"] == 0
 
 
-def test_a_restore_checks_the_digest_that_was_given(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
+def test_a_restore_checks_the_digest_that_was_given(tmp_path: Path, shared: ExternalModels) -> None:
     mine = Api(participant(tmp_path / "one"), shared=shared)
     ended(mine.server)
     run_local(mine, "5", "ModelStore")
