@@ -93,6 +93,49 @@ def stop(home: Path, conf: Path | None, grace: float, as_json: bool) -> None:
 
 @command.command()
 @_placed
+@click.option(
+    "--id",
+    "given",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUE",
+    help="An id as guests send it; give all of a row. Numbers without quotes are numbers.",
+)
+@_json
+def audit(home: Path, conf: Path | None, given: tuple[str, ...], as_json: bool) -> None:
+    """Show which calls of guests were about somebody, if the setting partners.audit is on."""
+    from fedflow.cli.output import Output, moment
+    from fedflow.serving.audit import calls_about
+
+    folder, out = _folder(home, conf), Output(as_json=as_json)
+    found = list(calls_about(folder, dict(_id_of(one) for one in given)))
+
+    def text() -> None:
+        rows = [
+            (moment(one["time_ms"]), one["guest"], one["model_version"], *one["requests"][:1])
+            for one in found
+        ]
+        out.table(("time", "guest", "version", "request"), rows)
+
+    out.result({"calls": found}, text)
+
+
+def _id_of(text: str) -> tuple[str, Any]:
+    """Return a name and a value, which JSON reads if it can."""
+    import json
+
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--id")
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return name, value
+    return name, read if isinstance(read, str | int | float | bool | None) else value
+
+
+@command.command()
+@_placed
 @_json
 def status(home: Path, conf: Path | None, as_json: bool) -> None:
     """Show whether the process runs; exit code 4 if none answers, 1 if it is not ready."""

@@ -22,6 +22,7 @@ from fedflow.base.errors.start import PortInUse
 from fedflow.base.shares import Shares
 from fedflow.base.thread_starts import Pool
 from fedflow.rpc.credentials import Credentials, certificate_party
+from fedflow.serving.audit import CallAudit
 from fedflow.serving.codes import ServingCode
 from fedflow.serving.messages import (
     METHOD,
@@ -33,6 +34,7 @@ from fedflow.serving.messages import (
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
+from fedflow.serving.scoring.host_answer import with_decimals
 from fedflow.serving.settings import PartnersPort, ServingLimits
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures
 
@@ -51,15 +53,19 @@ class HostParts:
         *,
         limits: ServingLimits,
         rows_per_s: float | None = None,
+        score_decimals: int | None = None,
+        audit: CallAudit | None = None,
         metrics: ServingMetrics,
         clock: Clock,
     ) -> None:
-        """`rows_per_s` are those of a guest and model; None: any."""
+        """`rows_per_s` are those of a guest and model, None: any; `score_decimals` None: exact."""
         self._models = models
         self._source = source
         self._rows = max(limits.batch_rows, limits.joined)
         self._metrics = metrics
         self._rows_per_s = rows_per_s
+        self._score_decimals = score_decimals
+        self._audit = audit
         self._clock = clock
         self._rates: dict[tuple[str, str, str], Rate] = {}
 
@@ -98,8 +104,17 @@ class HostParts:
             return _refused(ServingCode.OVERLOAD, "more rows per second than this guest may ask")
         if self._source is None:
             return _refused(ServingCode.SOURCE, "this party has no feature source")
+        if self._audit is not None:
+            try:
+                self._audit.note(request)
+            except OSError as exc:
+                logger.error("the audit cannot be written: %s", exc, extra={"action": "audit"})
+                return _refused(ServingCode.SYSTEM, "the call cannot be written down")
         found = self._source.find(request.ids, deadline_s=deadline_s)
         response = _part(served, found)
+        if self._score_decimals is not None and response.partial:
+            rounded = with_decimals(response.partial, self._score_decimals)
+            response = structs.replace(response, partial=rounded)
         if isinstance(found, FoundFeatures):
             return structs.replace(response, feature_version=found.version, valid_s=found.valid_s)
         return response

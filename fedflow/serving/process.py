@@ -15,6 +15,7 @@ from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.serving.admin import AdminPortRoutes
 from fedflow.serving.answering import Answering
+from fedflow.serving.audit import CallAudit
 from fedflow.serving.caches.caches import open_caches
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.fate_inference import FateInference
@@ -82,6 +83,8 @@ class ServingProcess:
             source,
             limits=settings.limits,
             rows_per_s=settings.partners.rows_per_s,
+            score_decimals=settings.partners.score_decimals,
+            audit=self._audit(),
             metrics=metrics,
             clock=clock,
         )
@@ -209,6 +212,14 @@ class ServingProcess:
         source = open_feature_source(given.source, given.options, path=path)
         self._stack.callback(source.close)
         return source
+
+    def _audit(self) -> CallAudit | None:
+        given = self._settings.partners
+        if not given.audit:
+            return None
+        audit = CallAudit(self._home, days=given.audit_days, clock=self._clock)
+        self._stack.callback(audit.close)
+        return audit
 
     def _channels(self, credentials: Credentials | None) -> Channels:
         settings, tls = self._settings, credentials is not None

@@ -84,6 +84,10 @@ class PartnersPort(SettingsSection, frozen=True, kw_only=True):
     allowed: tuple[str, ...] | None = None  #: guests that are answered; None: all with a route
     #: rows of one guest and model on average; None: any
     rows_per_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    #: decimals of partial scores that guests get; None: they are exact
+    score_decimals: Annotated[int, Meta(ge=0, le=15)] | None = None
+    audit: bool = False  #: write down whom guests ask about, as keyed hashes
+    audit_days: Annotated[int, Meta(ge=1, le=3_650)] = 90  #: for so long
 
 
 class AdminPort(SettingsSection, frozen=True, kw_only=True):

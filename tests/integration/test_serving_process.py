@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -19,7 +20,7 @@ import psutil
 import pytest
 
 from fedflow.cli.server_process import wait_for
-from tests.support.linear_model import HOST, MODEL_ID, expected_score, share_of
+from tests.support.linear_model import HOST, MODEL_ID, WEIGHTS, expected_score, share_of
 from tests.support.serving_processes import ROWS, ServingPlace, serving_pair
 
 ROW = {"x0": 1.0, "x1": 2.0}
@@ -473,6 +474,37 @@ def test_rows_beyond_a_guests_rate_are_the_hosts_code_124(pair: Pair) -> None:
     finally:
         del pair.host.settings["partners"]["rows_per_s"]
         pair.host.stop()
+
+
+def test_a_host_may_round_its_part_and_write_down_who_was_asked_about(pair: Pair) -> None:
+    exact = pair.guest.infer(ROW)["data"]["score"]
+    pair.host.stop()
+    limits = {"score_decimals": 1, "audit": True}
+    pair.host.settings["partners"] |= limits
+    try:
+        pair.host.start()
+        assert wait_for(lambda: pair.guest.infer(ROW)["retcode"] == 0, timeout_s=60)
+        rounded = pair.guest.infer(ROW, user="u2", case_id="case-7")["data"]["score"]
+        part = round(sum(w * ROWS["u2"][name] for name, w in WEIGHTS["host"].items()), 1)
+        own = {**ROW, "y0": part / WEIGHTS["host"]["y0"], "y1": 0.0}
+        assert rounded == pytest.approx(expected_score(own), abs=1e-12)
+        words = ["-m", "fedflow.cli.main", "serving", "audit", "--conf",
+                 str(pair.host.home / "serving_conf.yaml"), "--home", str(pair.host.home),
+                 "--id", "device_id=u2", "--json"]  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False,
+            env={**os.environ, "FEDFLOW_SERVING__HOME": str(pair.host.home)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        calls = json.loads(done.stdout)["calls"]
+        assert [one["requests"] for one in calls] == [["case-7"]]
+    finally:
+        for name in limits:
+            del pair.host.settings["partners"][name]
+        pair.host.stop()
+    pair.host.start()
+    assert wait_for(lambda: pair.guest.infer(ROW)["retcode"] == 0, timeout_s=60)
+    assert pair.guest.infer(ROW)["data"]["score"] == exact
 
 
 def test_a_frozen_host_takes_no_longer_than_the_budget(pair: Pair) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -132,6 +132,12 @@ def read_answer(payload: object) -> HostAnswer:
     if not np.isfinite(found.scores[~failed]).all():
         raise ValueError("it has scores that are no finite numbers")
     return found
+
+
+def with_decimals(payload: bytes, decimals: int) -> bytes:
+    """Return an answer with rounded scores. Raises: ValueError: it is none."""
+    found = read_answer(payload)
+    return replace(found, scores=np.round(found.scores, decimals)).to_bytes()
 
 
 def rows_of(payload: bytes) -> list[bytes]:
