@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -39,6 +39,9 @@ SHIFTING, SHIFTED = 0.1, 0.25  #: usual limits, see docs/serving.md
 _SHARED_BITS: Final = np.uint64(
     42
 )  #: of a number's 64, which values counted together may differ in
+
+_FIRST: Final = f"the first {LEARNED} rows"
+_NOTHING: Final = ReferenceHistograms(source="")
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -76,17 +79,24 @@ class VersionDrift:
         *,
         scores: Sequence[str],
         reference: ReferenceHistograms | None,
+        learned: ReferenceHistograms | None = None,
+        keep: Callable[[ReferenceHistograms], None] | None = None,
     ) -> None:
-        """`inputs` are the columns of rows, `texts` those of text, `scores` the names of scores."""
+        """`inputs` are the columns of rows, `texts` those of text, `scores` the names of scores.
+
+        `learned` is what `keep` was given before.
+        """
         self.source = reference.source if reference is not None else ""
-        known = reference or ReferenceHistograms(source="")
+        known, before = reference or _NOTHING, learned or _NOTHING
+        self._keep = keep
         numbers = {name: n for n, name in enumerate(inputs) if name not in texts}
         chosen = dict(list(numbers.items())[:MOST_COLUMNS])
         self.left_out = len(numbers) - len(chosen)
         named = {name: n for n, name in enumerate(scores[:MOST_COLUMNS])}
-        self._features = _tables("feature", chosen, known.features)
-        self._scores = _tables("score", named, known.scores)
-        self._width, self._lock = len(inputs), threading.Lock()
+        self._features = _tables("feature", chosen, known.features, before.features)
+        self._scores = _tables("score", named, known.scores, before.scores)
+        self._width = len(inputs)
+        self._lock, self._keeping = threading.Lock(), threading.Lock()
 
     def count(self, features: Floats, answers: Sequence[ItemAnswer] = ()) -> None:
         """Count rows x inputs, of many rows some, and the scores of those answers that have one.
@@ -100,14 +110,28 @@ class VersionDrift:
             if not one.retcode and one.score is not None and one.degraded is None
         ]
         with self._lock:
+            new = False
             if rows and features.shape[1] == self._width:
                 sample = features[:: -(-rows // SAMPLED)]
                 for table in self._features:
-                    table.count(sample)
+                    new |= table.count(sample)
             if scores:
                 values = np.array(scores, dtype=np.float64).reshape(len(scores), -1)
                 for table in self._scores:
-                    table.count(values)
+                    new |= table.count(values)
+        if new and self._keep is not None:
+            with self._keeping:  # so that the newest is kept last
+                with self._lock:
+                    learned = self._learned()
+                self._keep(learned)
+
+    def _learned(self) -> ReferenceHistograms:
+        """Return the references that the first rows gave so far."""
+        features, scores = (
+            {name: one for table in tables if table.is_learned for name, one in table.reference()}
+            for tables in (self._features, self._scores)
+        )
+        return ReferenceHistograms(source=_FIRST, features=features, scores=scores)
 
     def columns(self) -> list[ColumnDrift]:
         """Return how each column stands, scores first."""
@@ -116,7 +140,6 @@ class VersionDrift:
 
     def shown(self) -> dict[str, Any]:
         """Return what the admin port answers."""
-        learned = f"the first {LEARNED} rows"
         return {
             "left_out": self.left_out,
             "columns": [
@@ -126,7 +149,7 @@ class VersionDrift:
                     "rows": one.rows,
                     "psi": one.psi,
                     "state": one.word,
-                    "reference": learned if one.is_learned else self.source,
+                    "reference": _FIRST if one.is_learned else self.source,
                     "edges": one.edges,
                     "expected": one.expected,
                     "actual": one.actual,
@@ -136,7 +159,13 @@ class VersionDrift:
         }
 
 
-def drift_of(model: ServableModel, reference: ReferenceHistograms | None) -> VersionDrift:
+def drift_of(
+    model: ServableModel,
+    reference: ReferenceHistograms | None,
+    *,
+    learned: ReferenceHistograms | None = None,
+    keep: Callable[[ReferenceHistograms], None] | None = None,
+) -> VersionDrift:
     """Return the counts of a version: of features, and of scores where they are computed."""
     labels = model.labels
     scores = [f"score:{label}" for label in labels] if len(labels) > 2 else ["score"]
@@ -145,6 +174,8 @@ def drift_of(model: ServableModel, reference: ReferenceHistograms | None) -> Ver
         model.text_inputs,
         scores=[] if model.role == "host" else scores,
         reference=reference,
+        learned=learned,
+        keep=keep,
     )
 
 
@@ -181,21 +212,32 @@ class _CountedColumns:
     """Columns of one kind whose counts begin and end together."""
 
     def __init__(
-        self, kind: Kind, places: Mapping[str, int], known: Mapping[str, ColumnHistogram] | None
+        self,
+        kind: Kind,
+        places: Mapping[str, int],
+        known: Mapping[str, ColumnHistogram] | None,
+        *,
+        is_learned: bool,
     ) -> None:
         """`places` are where columns are in rows; `known` None: the first rows tell."""
         self._kind, self._names = kind, list(places)
+        self.is_learned = is_learned
         self._places = np.array(list(places.values()), dtype=np.intp)
         self._learned: list[Counter[int]] | None = None
-        self._is_learned = known is None
+        self._reference: list[ColumnHistogram] = []
         if known is None:
             self._learned = [Counter() for _ in places]
             self._seen = 0
         else:
             self._use([known[name] for name in places])
 
+    def reference(self) -> Iterator[tuple[str, ColumnHistogram]]:
+        """Yield the columns that have a reference, with it."""
+        return zip(self._names, self._reference, strict=False)
+
     def _use(self, known: Sequence[ColumnHistogram]) -> None:
         """Count against a reference from now on; columns with fewer edges get infinite ones."""
+        self._reference = list(known)
         most = max(len(one.edges) for one in known)
         self._edges = np.full((most, 1, len(known)), np.inf)
         self._expected = np.zeros((len(known), most + 2), dtype=np.int64)
@@ -208,12 +250,12 @@ class _CountedColumns:
         self._before = np.zeros_like(self._expected)
         self._rows = self._rows_before = 0
 
-    def count(self, values: Floats) -> None:
-        """Count rows x all columns of the model."""
+    def count(self, values: Floats) -> bool:
+        """Count rows x all columns of the model; tell whether the reference is known now."""
         chosen = values[:, self._places]
         if self._learned is not None:
             self._learn(self._learned, chosen)
-            return
+            return self._learned is None
         bins = (chosen > self._edges).sum(axis=0)
         bins[~np.isfinite(chosen)] = self._now.shape[1] - 1
         flat = (bins + self._offsets).ravel()
@@ -222,6 +264,7 @@ class _CountedColumns:
         if self._rows >= WINDOW:
             self._before, self._rows_before = self._now, self._rows
             self._now, self._rows = np.zeros_like(self._now), 0
+        return False
 
     def _learn(self, learned: list[Counter[int]], values: Floats) -> None:
         """Count rounded values by column; a quantile needs no more of them."""
@@ -252,7 +295,7 @@ class _CountedColumns:
                 column=name,
                 rows=rows,
                 psi=round(float(index[place]), 6) if rows >= LEAST else None,
-                is_learned=self._is_learned,
+                is_learned=self.is_learned,
                 edges=edges.tolist(),
                 expected=_shares(self._expected[place])[kept].round(6).tolist(),
                 actual=_shares(counted[place])[kept].round(6).tolist(),
@@ -260,13 +303,22 @@ class _CountedColumns:
 
 
 def _tables(
-    kind: Kind, places: Mapping[str, int], known: Mapping[str, ColumnHistogram]
+    kind: Kind,
+    places: Mapping[str, int],
+    known: Mapping[str, ColumnHistogram],
+    learned: Mapping[str, ColumnHistogram],
 ) -> list[_CountedColumns]:
-    """Return the counts of columns with a reference, and of those without one."""
-    with_one = {name: place for name, place in places.items() if name in known}
-    without = {name: place for name, place in places.items() if name not in known}
-    found = [_CountedColumns(kind, with_one, known)] if with_one else []
-    return [*found, _CountedColumns(kind, without, None)] if without else found
+    """Return the counts of columns with a reference, with one that was learned, and without."""
+    found = []
+    rest = dict(places)
+    for references, is_learned in ((known, False), (learned, True)):
+        chosen = {name: place for name, place in rest.items() if name in references}
+        if chosen:
+            found.append(_CountedColumns(kind, chosen, references, is_learned=is_learned))
+        rest = {name: place for name, place in rest.items() if name not in chosen}
+    if rest:
+        found.append(_CountedColumns(kind, rest, None, is_learned=True))
+    return found
 
 
 # --- arithmetic -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.drift import VersionDrift, drift_of
 from fedflow.serving.joining import JoinedRequests
+from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState, StoredLoad, VersionKey, sha256_of
 from fedflow.serving.online import Build, ServableModel
 from fedflow.serving.settings import ServingLimits
@@ -83,9 +85,11 @@ class ServedModels:
         *,
         party_id: str | None,
         limits: ServingLimits,
+        references: LearnedReferences,
         clock: Clock,
     ) -> None:
         self._state = state
+        self._references = references
         self._build = build
         self._party_id = party_id
         self._limits = limits
@@ -100,7 +104,9 @@ class ServedModels:
         """Build what was loaded or prepared before; what cannot be served is named in the log."""
         self._state.forget_old(self._clock.now_ms())
         loaded, refused = {}, {}
-        for load in self._state.loads():
+        stored = self._state.loads()
+        self._references.keep_only(load.load_id for load in stored)
+        for load in stored:
             try:
                 served = self._served(load)
             except LoadRefused as exc:
@@ -251,7 +257,12 @@ class ServedModels:
             head=head,
             model=model,
             lines={},
-            drift=drift_of(model, head.reference),
+            drift=drift_of(
+                model,
+                head.reference,
+                learned=self._references.read(load.load_id),
+                keep=partial(self._references.write, load.load_id),
+            ),
         )
 
     def _publish(self, loaded: Mapping[VersionKey, ServedModel]) -> None:

@@ -22,6 +22,7 @@ from fedflow.serving.fate_inference import FateInference
 from fedflow.serving.guest_features import GuestFeatures
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import Inference
+from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
@@ -189,6 +190,7 @@ class ServingProcess:
             self._build,
             party_id=settings.party_id,
             limits=settings.limits,
+            references=LearnedReferences(self._home / "references"),
             clock=clock,
         )
         models.open()

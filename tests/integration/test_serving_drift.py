@@ -103,6 +103,20 @@ def test_a_restart_counts_anew_against_the_same_reference(
     assert {one["rows"] for one in found["columns"]} == {0}
 
 
+def test_what_the_first_rows_gave_outlives_a_restart(
+    pair: tuple[ServingPlace, ServingPlace],
+) -> None:
+    guest, host = pair
+    ask(guest, 0, 1025)
+    before = {one["column"]: one["edges"] for one in drift(host, "v2")["columns"]}
+    assert before["y0"]
+    host.kill()
+    host.start()
+    found = drift(host, "v2")["columns"]
+    assert {one["column"]: one["edges"] for one in found} == before
+    assert {one["reference"] for one in found} == {"the first 1000 rows"}
+
+
 def test_a_reference_that_is_none_is_refused(pair: tuple[ServingPlace, ServingPlace]) -> None:
     guest, _ = pair
     wrong = {**REFERENCE, "features": {"x0": {"edges": [1.0], "counts": [1]}}}

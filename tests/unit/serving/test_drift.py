@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from fedflow.serving.drift import (
     VersionDrift,
     stability_index,
 )
+from fedflow.serving.learned_references import LearnedReferences
 from fedflow.wire.deployed_model import ColumnHistogram, ReferenceHistograms
 
 RNG = np.random.default_rng(5)
@@ -105,6 +107,45 @@ def test_without_a_reference_the_first_rows_become_it() -> None:
     x, day = fed(counted, same + np.array([0.0, 1.0]))
     assert (x.word, day.word) == ("stable", "shifted")
     assert {one["reference"] for one in counted.shown()["columns"]} == {"the first 1000 rows"}
+
+
+def test_what_was_learned_is_used_again() -> None:
+    kept: list[ReferenceHistograms] = []
+    counted = VersionDrift(
+        ["x", "y"], frozenset(), scores=["score"], keep=kept.append,
+        reference=ReferenceHistograms(source="training", features={"y": NORMAL}),
+    )  # fmt: skip
+    for _ in range(LEARNED):
+        counted.count(RNG.normal(size=(1, 2)), [ItemAnswer(score=float(RNG.random()))])
+    assert list(kept[-1].features) == ["x"]
+    assert list(kept[-1].scores) == ["score"]
+    again = VersionDrift(
+        ["x", "y"], frozenset(), scores=["score"], learned=kept[-1],
+        reference=ReferenceHistograms(source="training", features={"y": NORMAL}),
+    )  # fmt: skip
+    columns = {
+        one.column: one for one in fed(again, RNG.normal(size=(2000, 2)) + np.array([2.0, 0.0]))
+    }
+    assert (columns["x"].word, columns["x"].is_learned) == ("shifted", True)
+    assert (columns["y"].word, columns["y"].is_learned) == ("stable", False)
+
+
+def test_references_are_kept_by_load(tmp_path: Path) -> None:
+    files = LearnedReferences(tmp_path / "references")
+    learned = ReferenceHistograms(source="first", features={"x": NORMAL})
+    assert files.read("a") is None
+    files.keep_only(["a"])
+    for load_id in ("a", "..", "b"):
+        files.write(load_id, learned)
+        assert files.read(load_id) == learned
+    files.keep_only(["a", ".."])
+    assert (files.read("a"), files.read(".."), files.read("b")) == (learned, learned, None)
+    (path,) = (tmp_path / "references").glob("a.json")
+    path.write_text('{"source": 5}')
+    assert files.read("a") is None
+    blocked = LearnedReferences(path)
+    blocked.write("a", learned)
+    assert blocked.read("a") is None
 
 
 @given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=60))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedflow.base.clock import SystemClock
+from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
 from fedflow.serving.messages import PartnerRequest
 from fedflow.serving.metrics import ServingMetrics
@@ -48,9 +49,11 @@ def test_a_host_says_what_its_source_says_of_the_features(
 ) -> None:
     clock, limits = SystemClock(), ServingLimits()
     with closing(StateFile(tmp_path / "state")) as file:
+        references = LearnedReferences(tmp_path / "references")
         models = ServedModels(
-            LoadState(file), build_linear, party_id=HOST, limits=limits, clock=clock
-        )
+            LoadState(file), build_linear, party_id=HOST, limits=limits, references=references,
+            clock=clock,
+        )  # fmt: skip
         models.prepare("a", json.dumps(share_of("host")).encode(), None)
         models.commit("a")
         source: FeatureSource = Source(items)
