@@ -96,6 +96,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     reasons: list[str] = []
     partners: dict[str, str] = {}  #: party -> what came of the last call
+    circuits: dict[str, str] = {}  #: party -> open or half_open: it is left out for now
 
 
 class PartnerIds(msgspec.Struct, frozen=True, kw_only=True):

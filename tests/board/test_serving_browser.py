@@ -192,6 +192,23 @@ def test_a_request_is_tried(
     check_fits(page)
 
 
+def test_a_partner_that_went_away_is_said_to_be_left_out(
+    served: Served, visit: Callable[..., Visitor]
+) -> None:
+    served.guest.bind("v2")
+    served.host.kill()
+    try:
+        for _ in range(6):
+            ask(served.guest, 2)
+        page = visit(served.place).open("/board/serving")
+        partners = page.locator("#partners")
+        expect(partners).to_contain_text("left out for now")
+        expect(partners).to_contain_text("failed")
+        expect(page.locator("#service-1")).to_contain_text("2105")
+    finally:
+        served.host.start()
+
+
 def test_the_pages_are_read_in_chinese_and_without_scripts(
     served: Served, visit: Callable[..., Visitor], axe: Callable[[Page], None]
 ) -> None:

@@ -105,6 +105,7 @@ class PartnerRow:
     party_id: str
     is_host: bool
     states: Sequence[tuple[str, str]]  #: addresses, and what came of the last call
+    left_out_at: Sequence[str]  #: addresses that do not call it for now, as it did not answer
     answers: int  #: calls to a host, rows of a guest
     errors: Sequence[CodeCount]
     times: Times | None
@@ -355,6 +356,11 @@ def _hosts(processes: Sequence[ServingProcessState], numbers: ServingNumbers) ->
             party_id=party,
             is_host=True,
             states=states.get(party, []),
+            left_out_at=[
+                one.address
+                for one in processes
+                if one.readiness is not None and party in one.readiness.circuits
+            ],
             answers=round(asked.get(party, 0.0)),
             errors=_errors(numbers.codes("partner_answers_total", party=party)),
             times=numbers.times("partner_seconds", party=party),
@@ -369,6 +375,7 @@ def _guests(numbers: ServingNumbers) -> list[PartnerRow]:
             party_id=party,
             is_host=False,
             states=[],
+            left_out_at=[],
             answers=round(rows),
             errors=_errors(numbers.codes("served_rows_total", party=party)),
             times=None,

@@ -168,12 +168,16 @@ def test_a_share_of_a_host_is_no_version_of_a_service() -> None:
 
 def test_partners_are_hosts_that_are_asked_and_guests_that_ask() -> None:
     failing = ServingProcessState(
-        address="two:2", readiness=Readiness(ready=True, partners={"10000": "it is away"})
+        address="two:2",
+        readiness=Readiness(
+            ready=True, partners={"10000": "it is away"}, circuits={"10000": "open"}
+        ),
     )
     host, guest = page(process(), failing).partners
     assert (host.party_id, host.is_host, host.answers) == ("10000", True, 25)
     assert host.states == [("one:1", "answers"), ("two:2", "it is away")]
     assert not host.answers_all
+    assert host.left_out_at == ["two:2"]
     assert (guest.party_id, guest.is_host, guest.answers) == ("7777", False, 4)
 
 
