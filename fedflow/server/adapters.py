@@ -48,6 +48,7 @@ from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
 from fedflow.wire.versions import OURS, Speaks
 
 if TYPE_CHECKING:
+    from fedflow.app.ports.data import TableWindows
     from fedflow.app.ports.serving import ServingServers
 
 _RETENTION_S: Final = 600.0  #: longest pause between two rounds that delete old jobs
@@ -173,6 +174,15 @@ def servings_of(settings: Settings) -> ServingServers | None:
     from fedflow.client.serving_servers import HttpServingServers  # few servers need it
 
     return HttpServingServers(given.hosts, token=given.token)
+
+
+def windows_of(settings: Settings, folders: Folders) -> TableWindows | None:
+    """Return what reads the reference of drift, None if no serving process is named."""
+    if not settings.servings.hosts:
+        return None
+    from fedflow.tables.row_ranges import LocalWindows  # few servers need it
+
+    return LocalWindows(folders.tables)
 
 
 def register_engines(settings: Settings, store: Store, now_ms: int) -> None:

@@ -71,6 +71,7 @@ from fedflow.server.adapters import (
     servings_of,
     timing_of,
     web_settings,
+    windows_of,
     worker_settings,
 )
 from fedflow.server.health import OwnParts, sockets_of
@@ -88,7 +89,6 @@ from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.remote_gc import RemoteTableRows
-from fedflow.tables.row_ranges import LocalWindows
 from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.leader_forwarding import LeaderForwarding
@@ -264,7 +264,7 @@ class FedflowServer:
                 providers=self._modules,
                 applications=self._applications,
                 servings=servings_of(self.settings),
-                windows=LocalWindows(self.folders.tables),
+                windows=windows_of(self.settings, self.folders),
             ),
             folders=self.folders,
             timing=self._timing,
