@@ -23,7 +23,7 @@ from fedflow.wire.serving_states import (
     ComparedVersion,
     DriftVersion,
     PartnerIds,
-    Readiness,
+    ProcessReadiness,
     ServedVersion,
     ServiceSplit,
     TriedRequest,
@@ -49,7 +49,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 _said: Final = msgspec.json.Decoder(_Said)
-_readiness: Final = msgspec.json.Decoder(Readiness)
+_readiness: Final = msgspec.json.Decoder(ProcessReadiness)
 _versions: Final = msgspec.json.Decoder(list[ServedVersion])
 _services: Final = msgspec.json.Decoder(list[ServiceSplit])
 _compared: Final = msgspec.json.Decoder(list[ComparedVersion])

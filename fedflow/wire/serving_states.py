@@ -34,7 +34,7 @@ class SplitPart(msgspec.Struct, frozen=True, kw_only=True):
     shadow: bool = False  #: it answers nobody; its scores are compared
 
 
-class PastRelease(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceRelease(msgspec.Struct, frozen=True, kw_only=True):
     """What answered for a service from some time on."""
 
     bound_ms: int
@@ -50,7 +50,7 @@ class ServiceSplit(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[dict[str, Any]] = []
     options: dict[str, Any] = {}
     bound_ms: int = 0
-    history: list[PastRelease] = []  #: the newest first
+    history: list[ServiceRelease] = []  #: the newest first
 
 
 class ComparedVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class DriftVersion(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[DriftColumn] = []
 
 
-class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessReadiness(msgspec.Struct, frozen=True, kw_only=True):
     """What `/readyz` answers."""
 
     ready: bool

@@ -12,7 +12,7 @@ from fedflow.wire.prometheus_text import Sample
 from fedflow.wire.serving_states import (
     ComparedVersion,
     DriftVersion,
-    Readiness,
+    ProcessReadiness,
     ServedVersion,
     ServiceSplit,
     TriedRequest,
@@ -35,7 +35,7 @@ class ServingProcessState:
 
     address: str
     trouble: Literal["", "silent", "refused", "unreadable"] = ""  #: why it says nothing
-    readiness: Readiness | None = None
+    readiness: ProcessReadiness | None = None
     versions: Sequence[ServedVersion] = ()
     services: Sequence[ServiceSplit] = ()
     comparisons: Mapping[str, Sequence[ComparedVersion]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from fedflow.board.presenters.serving_numbers import (
     ServingNumbers,
     Times,
 )
-from fedflow.wire.serving_states import DriftColumn, DriftVersion, PastRelease, ServiceSplit
+from fedflow.wire.serving_states import DriftColumn, DriftVersion, ServiceRelease, ServiceSplit
 
 SHIFTING, SHIFTED = 0.1, 0.25  #: of a PSI, as in docs/serving.md
 DRIFT_ROWS: Final = 100  #: that are listed, the largest PSI first
@@ -69,7 +69,7 @@ class ServiceRow:
     times: Times
     errors: Sequence[CodeCount]
     degraded: int  #: rows with a score that came about without a host
-    past: Sequence[PastRelease]  #: what answered before, the newest first
+    past: Sequence[ServiceRelease]  #: what answered before, the newest first
 
     @property
     def can_roll_back(self) -> bool:
@@ -295,7 +295,7 @@ def _split(service: ServiceSplit) -> list[tuple[str, str, float, bool]]:
     )
 
 
-def _past(service: ServiceSplit) -> list[PastRelease]:
+def _past(service: ServiceSplit) -> list[ServiceRelease]:
     """Return the releases before the current one, the newest first."""
     history = service.history
     current = next((place for place, one in enumerate(history) if one.current), 0)

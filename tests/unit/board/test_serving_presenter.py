@@ -16,9 +16,9 @@ from fedflow.wire.serving_states import (
     ComparedVersion,
     DriftColumn,
     DriftVersion,
-    PastRelease,
-    Readiness,
+    ProcessReadiness,
     ServedVersion,
+    ServiceRelease,
     ServiceSplit,
     SplitPart,
 )
@@ -51,15 +51,15 @@ def served(version: str = "v1", **more: Any) -> ServedVersion:
     return ServedVersion(model_id=MODEL, model_version=version, **given)
 
 
-def credit(*parts: SplitPart, past: Sequence[PastRelease] = ()) -> ServiceSplit:
-    now = PastRelease(bound_ms=5, versions=list(parts), current=True)
+def credit(*parts: SplitPart, past: Sequence[ServiceRelease] = ()) -> ServiceSplit:
+    now = ServiceRelease(bound_ms=5, versions=list(parts), current=True)
     return ServiceSplit(service_id="credit", versions=list(parts), history=[now, *past])
 
 
 def process(address: str = "one:1", text: str = TEXT, **more: Any) -> ServingProcessState:
     return ServingProcessState(
         address=address,
-        readiness=Readiness(ready=True, partners={"10000": "answers"}),
+        readiness=ProcessReadiness(ready=True, partners={"10000": "answers"}),
         samples=list(samples(text)),
         **{"versions": [served()], "services": [credit(part("v1"))], **more},
     )
@@ -143,7 +143,7 @@ def test_processes_that_disagree_are_said_to() -> None:
 def test_only_what_answered_before_can_be_rolled_back_to() -> None:
     (service,) = page(process()).services
     assert not service.can_roll_back
-    past = [PastRelease(bound_ms=3, versions=[part("v0")])]
+    past = [ServiceRelease(bound_ms=3, versions=[part("v0")])]
     (service,) = page(process(services=[credit(part("v1"), past=past)])).services
     assert service.can_roll_back
     assert service.past[0].versions[0].model_version == "v0"
@@ -169,7 +169,7 @@ def test_a_share_of_a_host_is_no_version_of_a_service() -> None:
 def test_partners_are_hosts_that_are_asked_and_guests_that_ask() -> None:
     failing = ServingProcessState(
         address="two:2",
-        readiness=Readiness(
+        readiness=ProcessReadiness(
             ready=True, partners={"10000": "it is away"}, circuits={"10000": "open"}
         ),
     )
