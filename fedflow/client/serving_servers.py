@@ -44,9 +44,10 @@ class HttpServingServers:
     def abort(self, load_id: str) -> list[ServingReply]:
         return self._each("POST", f"loads/{quote(load_id, safe='')}/abort")
 
-    def unload(self, model_id: str, model_version: str) -> list[ServingReply]:
+    def unload(self, model_id: str, model_version: str, load_id: str) -> list[ServingReply]:
         version = quote(model_version, safe="")
-        return self._each("DELETE", f"models/{version}?{urlencode({'model_id': model_id})}")
+        query = urlencode({"model_id": model_id, "load_id": load_id})
+        return self._each("DELETE", f"models/{version}?{query}")
 
     def bind(
         self, service_id: str, model_id: str, model_version: str, how: BindOptions

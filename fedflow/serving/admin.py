@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -135,7 +135,7 @@ class AdminPortRoutes:
             case "DELETE", "bindings", service_id:
                 return lambda: _change(services.unbind(service_id))
             case "DELETE", "models", version:
-                return lambda: self._unload(call.query().get("model_id", ""), version)
+                return lambda: self._unload(version, call.query())
         return None
 
     def _prepare(self, body: bytes) -> None:
@@ -153,10 +153,11 @@ class AdminPortRoutes:
         )
         return {"purged": number}
 
-    def _unload(self, model_id: str, model_version: str) -> dict[str, Any]:
+    def _unload(self, model_version: str, query: Mapping[str, str]) -> dict[str, Any]:
+        model_id, load_id = query.get("model_id", ""), query.get("load_id", "")
         if not model_id:
             raise BadServingRequest(reason="the parameter model_id is missing")
-        return {"unbound": self._services.unload(model_id, model_version)}
+        return {"unbound": self._services.unload(model_id, model_version, load_id)}
 
     def _list_models(self) -> list[dict[str, Any]]:
         services = self._services.all()

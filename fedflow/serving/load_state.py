@@ -6,6 +6,7 @@ A share lies beside the SHA-256 of its bytes, which is compared at each start.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final, Literal
 
 from fedflow.base.errors.serving_process import (
@@ -18,6 +19,7 @@ from fedflow.serving.service_state import drop_version
 from fedflow.serving.state_file import StateFile
 
 PREPARED_MS: Final = 3_600_000  #: a prepared load is forgotten after this time
+_TIME: Final = re.compile(r"[0-9]{13}-")
 _ENDED_MS: Final = 86_400_000  #: ids of ended loads are remembered for so long, for repeats
 
 
@@ -156,16 +158,29 @@ class LoadState:
                     (now_ms, load_id),
                 )
 
-    def unload(self, model_id: str, model_version: str, now_ms: int) -> list[str]:
+    def unload(
+        self, model_id: str, model_version: str, now_ms: int, *, load_id: str = ""
+    ) -> list[str]:
         """Forget a loaded version, and unbind it; return the services that were bound to it.
 
-        Raises: VersionNotLoaded.
+        Its prepared loads are forgotten, too: no commit that comes late loads it again.
+
+        `load_id` is that of the unload. Raises: VersionNotLoaded: there is neither. LoadRefused:
+            a load is newer, so the unload comes late.
         """
         version = (model_id, model_version)
         with self._file.transaction() as link:
+            known = link.execute(
+                "SELECT load_id FROM load WHERE state IN ('loaded', 'prepared')"
+                " AND model_id = ? AND model_version = ?",
+                version,
+            ).fetchall()
+            if any(_is_later(one, load_id) for (one,) in known):
+                reason = "it was loaded again after this unload was asked for"
+                raise LoadRefused(model_version=model_version, reason=reason)
             changed = link.execute(
                 "UPDATE load SET state = 'unloaded', share = x'', changed_ms = ?"
-                " WHERE state = 'loaded' AND model_id = ? AND model_version = ?",
+                " WHERE state IN ('loaded', 'prepared') AND model_id = ? AND model_version = ?",
                 (now_ms, *version),
             ).rowcount
             if not changed:
@@ -185,6 +200,12 @@ class LoadState:
                 (now_ms - _ENDED_MS,),
             )
         return [row[0] for row in old]
+
+
+def _is_later(load_id: str, other: str) -> bool:
+    """Tell whether a load was asked for after another one; ids of Flow servers begin with that."""
+    times = _TIME.match(load_id), _TIME.match(other)
+    return all(times) and load_id[:13] > other[:13]
 
 
 def _load(

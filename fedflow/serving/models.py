@@ -216,16 +216,24 @@ class ServedModels:
             self._state.abort(load_id, self._clock.now_ms())
             self._prepared.pop(load_id, None)
 
-    def unload(self, model_id: str, model_version: str, stored: Callable[[], None]) -> list[str]:
+    def unload(
+        self, model_id: str, model_version: str, load_id: str, stored: Callable[[], None]
+    ) -> list[str]:
         """Serve a version no longer; return the services that it belonged to.
 
-        `stored` is called when that is stored, before requests see it. Raises: VersionNotLoaded,
-        ServingStateNotUsable.
+        `stored` is called when that is stored, before requests see it. Raises: VersionNotLoaded.
+        LoadRefused: it was loaded after `load_id`. ServingStateNotUsable.
         """
         with self._changes:
-            services = self._state.unload(model_id, model_version, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            services = self._state.unload(model_id, model_version, now_ms, load_id=load_id)
             stored()
             version = (model_id, model_version)
+            self._prepared = {
+                load_id: one
+                for load_id, one in self._prepared.items()
+                if (one.key.model_id, one.key.model_version) != version
+            }
             self._refused = _without(self._refused, version)
             self._publish(_without(self._loaded, version))
         logger.info("unloaded %s", model_version, extra={"action": "unload"})

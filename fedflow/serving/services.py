@@ -178,13 +178,14 @@ class Services:
         _log("rolled back", service_id, done.now)
         return done
 
-    def unload(self, model_id: str, model_version: str) -> list[str]:
+    def unload(self, model_id: str, model_version: str, load_id: str = "") -> list[str]:
         """Serve a version no longer; return the services that it belonged to.
 
-        Raises: VersionNotLoaded, ServingStateNotUsable.
+        `load_id` is that of the unload. Raises: VersionNotLoaded, LoadRefused,
+        ServingStateNotUsable.
         """
         with self._changes:
-            return self._models.unload(model_id, model_version, self._read)
+            return self._models.unload(model_id, model_version, load_id, self._read)
 
     def _read(self) -> None:
         before, clock = self._services, self._clock

@@ -50,7 +50,9 @@ class ServingAdmin:
             case "abort":
                 self.prepared.pop(names[1], None)
             case "unload":
-                self.loaded.pop((parse_qs(parts.query)["model_id"][0], names[1]), None)
+                key = parse_qs(parts.query)["model_id"][0], names[1]
+                if self.loaded.pop(key, None) is None:
+                    return 404, _said(104, "the version is not loaded")
             case "bind":
                 key = body["model_id"], body["model_version"]
                 if key not in self.loaded:

@@ -4,8 +4,11 @@ The coordinator is the server of the site that trained the model. It lets every 
 *prepare*: the site's server sends its share to each of its serving processes, which build and test
 it. When all have, every site *commits*, else all *abort*. Each step may be repeated. What was
 prepared and never committed the serving processes forget by themselves, so a crash here leaves the
-version loaded at all, at some or at no parties, and another load of it settles that. No request can
-mix versions meanwhile: parties compare digests in every call.
+version loaded at all, at some or at no parties, and another load of it settles that.
+
+Hosts commit before guests do, and unload after them. So a version that a guest has loaded, and may
+bind, its hosts have as well. No request can mix versions meanwhile: parties compare digests in
+every call.
 
 Source: docs/reference/rest.md#models.
 """
@@ -45,7 +48,8 @@ from fedflow.wire import paths
 from fedflow.wire.commands import PublishModel, PublishStep, plain
 from fedflow.wire.deployed_model import DeployedComponent, DeployedModel
 
-_SERVES: Final = frozenset({Role.GUEST, Role.HOST})
+_NOT_LOADED: Final = 104  #: of a serving process that has not got a version
+_LEFT_OUT: Final = Reply(retcode=107, retmsg="not asked, as another party did not do it")
 _LATE_S: Final = 120.0  #: a site's serving processes build and test a model meanwhile
 _FORBIDDEN: Final = "?:/&"  #: in a service id, as in FATE-Serving
 _LONGEST_ID: Final = 200
@@ -79,17 +83,32 @@ class Publishing(UseCase):
 
         Raises: ModelNotFound, ModelNotReady, NotModelInitiator, ModelNotDeployed, NoServings.
         """
-        share, load_id = self._share(model_id, version), new_request_id()
-        replies = self._at_all(share, "prepare", load_id)
-        if any(reply.retcode for reply in replies.values()):
-            self._at_all(share, "abort", load_id)
+        share, load_id = self._share(model_id, version), self._new_load_id()
+        guests, hosts = _guests_and_hosts(share)
+        replies = self._at(guests + hosts, share, "prepare", load_id)
+        if _failed(replies):
+            self._at(guests + hosts, share, "abort", load_id)
             return Published(version=share, replies=replies)
-        return Published(version=share, replies=self._at_all(share, "commit", load_id))
+        replies = self._at(hosts, share, "commit", load_id)
+        if _failed(replies):
+            self._at(guests, share, "abort", load_id)
+            return Published(version=share, replies=replies | dict.fromkeys(guests, _LEFT_OUT))
+        replies |= self._at(guests, share, "commit", load_id)
+        return Published(version=share, replies=replies)
 
     def unload(self, model_id: str | None, version: str) -> Published:
-        """Let all serving processes of a version's parties forget it. Raises: as `load`."""
-        share = self._share(model_id, version)
-        return Published(version=share, replies=self._at_all(share, "unload", new_request_id()))
+        """Let all serving processes of a version's parties forget it: hosts when all guests have.
+
+        Who has not got it counts as done, unless nobody has. Raises: as `load`.
+        """
+        share, load_id = self._share(model_id, version), self._new_load_id()
+        guests, hosts = _guests_and_hosts(share)
+        replies = self._at(guests, share, "unload", load_id)
+        if any(one.retcode not in (0, _NOT_LOADED) for one in replies.values()):
+            replies |= dict.fromkeys(hosts, _LEFT_OUT)
+        else:
+            replies |= self._at(hosts, share, "unload", load_id)
+        return Published(version=share, replies=_without_absent(replies))
 
     def bind(
         self,
@@ -126,6 +145,10 @@ class Publishing(UseCase):
         check_service_id(service_id)
         return self._own().tried(service_id, features, ids)
 
+    def _new_load_id(self) -> str:
+        """Return an id that begins with the time: a late unload undoes no newer load."""
+        return f"{self._clock.now_ms():013d}-{new_request_id()}"
+
     def _own(self) -> ServingServers:
         if self._servings is None:
             raise NoServings
@@ -160,8 +183,9 @@ class Publishing(UseCase):
         ]
         return max(deployed, key=lambda one: (one.created_ms, one.key.model_version), default=share)
 
-    def _at_all(self, share: ModelVersion, step: PublishStep, load_id: str) -> dict[Site, Reply]:
-        sites = [site for site in sites_of(share.roles) if site.role in _SERVES]
+    def _at(
+        self, sites: Sequence[Site], share: ModelVersion, step: PublishStep, load_id: str
+    ) -> dict[Site, Reply]:
         return {site: self._ask(share, site, step, load_id) for site in sites}
 
     def _ask(self, share: ModelVersion, site: Site, step: PublishStep, load_id: str) -> Reply:
@@ -229,7 +253,9 @@ class LocalPublishing(UseCase):
             case "abort":
                 answers = self._servings.abort(body.load_id)
             case "unload":
-                answers = self._servings.unload(key.model_id, key.model_version)
+                answers = _have_unloaded(
+                    self._servings.unload(key.model_id, key.model_version, body.load_id)
+                )
         reply = summed_up(answers)
         if body.step == "commit" and not reply.retcode:
             self._count_load(key)
@@ -282,6 +308,31 @@ class LocalPublishing(UseCase):
             components=components,
             reference=self._references.of(version, dsl) if self._references else None,
         )
+
+
+def _guests_and_hosts(share: ModelVersion) -> tuple[list[Site], list[Site]]:
+    sites = sites_of(share.roles)
+    return (
+        [site for site in sites if site.role is Role.GUEST],
+        [site for site in sites if site.role is Role.HOST],
+    )
+
+
+def _failed(replies: Mapping[Site, Reply]) -> bool:
+    return any(reply.retcode for reply in replies.values())
+
+
+def _without_absent(replies: Mapping[Site, Reply]) -> dict[Site, Reply]:
+    """Return replies to an unload: a site without the version is done, if another one had it."""
+    if all(reply.retcode == _NOT_LOADED for reply in replies.values()):
+        return dict(replies)
+    done = Reply(retcode=0, retmsg="it was not loaded")
+    return {s: done if one.retcode == _NOT_LOADED else one for s, one in replies.items()}
+
+
+def _have_unloaded(replies: Sequence[ServingReply]) -> Sequence[ServingReply]:
+    """Return the answers that count: a process without the version, if another one had it."""
+    return [one for one in replies if one.retcode != _NOT_LOADED] or replies
 
 
 def summed_up(replies: Sequence[ServingReply]) -> Reply:

@@ -77,8 +77,8 @@ class ServingServers(Protocol):
     def abort(self, load_id: str) -> Sequence[ServingReply]:
         """Let each forget what it prepared; twice has no second effect."""
 
-    def unload(self, model_id: str, model_version: str) -> Sequence[ServingReply]:
-        """Let each forget a version and what is bound to it."""
+    def unload(self, model_id: str, model_version: str, load_id: str) -> Sequence[ServingReply]:
+        """Let each forget a version and what is bound to it, but no load with a later id."""
 
     def bind(
         self, service_id: str, model_id: str, model_version: str, how: BindOptions

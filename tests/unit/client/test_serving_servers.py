@@ -22,7 +22,7 @@ def test_a_share_goes_over_whole_and_with_the_token() -> None:
         assert one.prepared["a/b?c"]["model_id"] == SHARE.model_id
         assert servings.commit("a/b?c")[0].retcode == 0
         assert list(one.loaded) == [(SHARE.model_id, "1")]
-        assert servings.unload(SHARE.model_id, "1")[0].retcode == 0
+        assert servings.unload(SHARE.model_id, "1", "id")[0].retcode == 0
         assert one.loaded == {}
         (refused,) = HttpServingServers([one.address], token=None).abort("x")
         assert (refused.retcode, refused.retmsg) == (121, "the token is wrong")

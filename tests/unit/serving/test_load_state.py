@@ -14,6 +14,7 @@ from fedflow.base.errors.serving_process import (
     LoadNotFound,
     LoadRefused,
     ServingStateNotUsable,
+    VersionNotLoaded,
 )
 from fedflow.serving.load_state import (
     PREPARED_MS,
@@ -94,6 +95,31 @@ def test_a_committed_load_is_not_aborted(state: LoadState) -> None:
     load(state, "v1")
     with pytest.raises(LoadRefused, match="is committed"):
         state.abort("load-v1", 2)
+
+
+def test_an_unload_ends_prepared_loads_as_well(state: LoadState) -> None:
+    load(state, "v1")
+    state.prepare(a_load("again"))
+    state.prepare(a_load("other", "v2"))
+    state.unload(MODEL, "v1", 2)
+    assert [one.load_id for one in state.loads()] == ["other"]
+    with pytest.raises(LoadNotFound):
+        state.commit("again", 3)
+    state.unload(MODEL, "v2", 2)
+    with pytest.raises(VersionNotLoaded):
+        state.unload(MODEL, "v2", 2)
+
+
+def test_an_unload_that_comes_late_undoes_no_newer_load(state: LoadState) -> None:
+    first, late, newer = (f"180000000000{n}-x" for n in range(3))
+    for load_id in (first, newer):
+        state.prepare(a_load(load_id))
+        state.commit(load_id, 1)
+    with pytest.raises(LoadRefused):
+        state.unload(MODEL, "v1", 2, load_id=late)
+    assert [one.load_id for one in state.loads()] == [newer]
+    state.unload(MODEL, "v1", 2, load_id=f"{newer}y")  # asked for at the same moment
+    assert state.loads() == []
 
 
 def test_prepared_loads_are_forgotten_after_an_hour(state: LoadState) -> None:

@@ -129,6 +129,34 @@ def test_a_party_that_cannot_be_reached_makes_it_none(pair: Pair, servings: Serv
     assert not any(one.loaded or one.prepared for one in every(servings))
 
 
+def test_what_hosts_have_not_committed_no_guest_commits(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    servings[HOST][0].refuses.add("commit")
+    done = publishing(pair).load(None, version)
+    assert {site: one.retcode for site, one in done.replies.items()} == {GUEST: 107, HOST: 107}
+    assert not any(one.loaded or one.prepared for one in servings[GUEST])
+    replies = publishing(pair).bind("credit", None, version)
+    assert [reply.retcode for reply in replies] == [104, 104]
+    servings[HOST][0].refuses.clear()
+    assert publishing(pair).load(None, version).done
+
+
+def test_hosts_unload_when_all_guests_have(pair: Pair, servings: Servings) -> None:
+    version = deploy(pair)
+    assert publishing(pair).load(None, version).done
+    second = servings[GUEST][1]
+    second.refuses.add("unload")
+    done = publishing(pair).unload(None, version)
+    assert done.replies[HOST].retcode == 107
+    assert servings[HOST][0].loaded
+    assert not servings[GUEST][0].loaded
+    second.refuses.clear()
+    assert publishing(pair).unload(None, version).done  # the first one has not got it any more
+    assert not any(one.loaded for one in every(servings))
+    again = publishing(pair).unload(None, version)
+    assert {one.retcode for one in again.replies.values()} == {104}
+
+
 def test_a_lost_answer_is_asked_for_again(pair: Pair, servings: Servings) -> None:
     version, lost = deploy(pair), set[str]()
 
