@@ -17,7 +17,6 @@ from fedflow.app.models.model_changes import ChangedModel
 from fedflow.app.ports.serving import BindOptions
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import (
-    ModelNotDeployed,
     ModelNotFound,
     NoPredictDsl,
     NotPublished,
@@ -276,8 +275,8 @@ def bind(body: BindModelBody) -> Response:
             weight=body.weight, shadow=body.shadow, rules=body.rules, options=body.options
         )
         replies = services().models.publishing().bind(body.service_id, model_id, version, how)
-    except (ModelNotFound, ModelNotDeployed) as exc:
-        return _not_loadable(exc)
+    except ModelNotFound as exc:
+        return _unknown(exc)
     return _bound(replies, job_id=version)
 
 
@@ -310,8 +309,8 @@ def _published(body: LoadBody, carry_out: Callable[[str | None, str], Published]
     try:
         model_id, version = _named(body)
         done = carry_out(model_id, version)
-    except (ModelNotFound, ModelNotDeployed) as exc:
-        return _not_loadable(exc)
+    except ModelNotFound as exc:
+        return _unknown(exc)
     codes: dict[str, dict[str, int]] = {}
     detail: dict[str, dict[str, Any]] = {}
     for site, reply in done.replies.items():
@@ -327,7 +326,7 @@ def _published(body: LoadBody, carry_out: Callable[[str | None, str], Published]
     return answer({**envelope.failure(failed), "data": data, "job_id": version})
 
 
-def _not_loadable(exc: FedflowError) -> Response:
+def _unknown(exc: ModelNotFound) -> Response:
     return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR})
 
 

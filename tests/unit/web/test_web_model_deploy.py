@@ -247,19 +247,21 @@ def test_without_serving_processes_load_and_bind_name_the_setting(http: FlaskCli
 
 
 @pytest.mark.parametrize(
-    ("body", "name"),
+    ("body", "retcode", "name"),
     [
-        ({"job_id": "1"}, "ModelNotFound"),
-        ({"job_id": TRAINED}, "ModelNotDeployed"),
-        ({}, "BadRequest"),
-        ({"job_parameters": NAMED}, "BadRequest"),
-        ({"initiator": {}, "role": {}, "job_parameters": NAMED}, "ModelNotDeployed"),
+        ({"job_id": "1"}, 101, "ModelNotFound"),
+        ({"job_id": TRAINED}, 100, "ModelNotDeployed"),
+        ({}, 101, "BadRequest"),
+        ({"job_parameters": NAMED}, 101, "BadRequest"),
+        ({"initiator": {}, "role": {}, "job_parameters": NAMED}, 100, "ModelNotDeployed"),
     ],
 )
-def test_what_cannot_be_loaded_is_101(http: FlaskClient, body: dict[str, Any], name: str) -> None:
+def test_what_cannot_be_loaded_has_fates_code(
+    http: FlaskClient, body: dict[str, Any], retcode: int, name: str
+) -> None:
     for path, more in (("load", {}), ("bind", {"service_id": "s"})):
         answer = ask(http, path, {**body, **more})
-        assert (answer["retcode"], answer["error"]["name"]) == (101, name)
+        assert (answer["retcode"], answer["error"]["name"]) == (retcode, name)
 
 
 def test_a_bind_without_a_service_says_so_in_fates_words(http: FlaskClient) -> None:
