@@ -2,13 +2,15 @@
 
     POST /federation/v1/inference, /federation/v1/batchInference
 
+The version in a path of FATE's has no meaning: `fate_test` asks `/federation/1.0/inference`.
 Answers of FATE's routes have HTTP status 200 and the return code in the body, as FATE's callers
 expect.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
@@ -19,6 +21,8 @@ from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
 from fedflow.serving.open_inference import OpenInference
 from fedflow.serving.wsgi import HttpAnswer, HttpCall, json_answer, no_route
+
+_ANY_VERSION: Final = re.compile(r"\A/federation/v?[0-9]{1,3}(\.[0-9]{1,3})?/")
 
 
 class CallersPortRoutes:
@@ -47,8 +51,9 @@ class CallersPortRoutes:
         """Raises: FedflowError: the request is none of a caller."""
         if is_of_protocol(call.path):
             return self._protocol.answer(call, self._asked("infer", call))
-        if call.method == "POST" and call.path in self._fates:
-            kind, route = self._fates[call.path]
+        path = _ANY_VERSION.sub("/federation/v1/", call.path)
+        if call.method == "POST" and path in self._fates:
+            kind, route = self._fates[path]
             authorization = call.header("Authorization")
             asked = self._answering.identified(self._asked(kind, call), authorization)
             return json_answer(route(asked, call.body))

@@ -15,6 +15,7 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -93,6 +94,23 @@ def test_a_host_takes_no_features_from_the_request(pair: Pair) -> None:
     request = {"head": {"serviceId": "credit"}, "body": body}
     answer = pair.guest.call("callers", "POST", "/federation/v1/inference", request)[1]
     assert answer["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("v1", 200), ("1.0", 200), ("v2", 200), ("1.0.0", 404), ("v", 404), ("\u0661.0", 404)],
+)
+def test_the_version_in_fates_path_has_no_meaning(pair: Pair, version: str, status: int) -> None:
+    ids = {"device_id": "u1"}
+    request = {
+        "head": {"serviceId": "credit"},
+        "body": {"featureData": ROW, "sendToRemoteFeatureData": ids},
+    }
+    path = quote(f"/federation/{version}/inference")
+    found, answer = pair.guest.call("callers", "POST", path, request)
+    assert found == status
+    if status == 200:
+        assert answer["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
 
 
 @pytest.mark.parametrize(
