@@ -23,7 +23,7 @@ Json = dict[str, Any]
 CLASSES_TABLE = "breast_classes_guest"
 pytestmark = pytest.mark.timeout(600)
 
-_CONFIG = """\
+CONFIG = """\
 work_mode: 0
 backend: 0
 data_base_dir: {base}
@@ -39,7 +39,7 @@ services:
   - flow_services:
 {services}
     serving_setting:
-      address: 127.0.0.1:9
+      address: {serving}
 """
 
 
@@ -76,7 +76,7 @@ def bench(
             f"      - {{address: 127.0.0.1:{party.place.http_port}, parties: {ids}}}"
             for party, ids in served
         )
-        config = _CONFIG.format(base=work, services=services)
+        config = CONFIG.format(base=work, services=services, serving="127.0.0.1:9")
         (work / "config.yaml").write_text(config, encoding="utf-8")
         client = Environment("fate-test", work, settings={"FEDFLOW_SERVER": pair.guest.url})
         yield Deployment(request.param, pair, client)
@@ -375,7 +375,7 @@ def test_benchmark_quality_compares_scripts(bench: Deployment) -> None:
 
 # --- flow tests -----------------------------------------------------------------------------------
 
-_FLOW_TEST = """\
+FLOW_TEST = """\
 train_auc: 0.98
 api_version: v1
 component_name: hetero_lr_0
@@ -420,7 +420,7 @@ def test_the_flow_tests_pass_but_for_what_fate_changed(bench: Deployment, door: 
         predict_dsl=predict_dsl(dsl, "hetero_lr_0"),
         upload_conf={**upload, "table_name": "for_flow_test"},
     )
-    (work / "flow_test_config.yaml").write_text(_FLOW_TEST, encoding="utf-8")
+    (work / "flow_test_config.yaml").write_text(FLOW_TEST, encoding="utf-8")
     for party, table in zip((bench.pair.guest, bench.pair.host), uploads[:2], strict=True):
         path = work / table["file"]
         assert party.upload(path, table["table_name"], drop=True).succeeded

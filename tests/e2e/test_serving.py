@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
 from fedflow.base.errors.models import NotPublished
 from tests.e2e.jobs import Json, upload_data
+from tests.e2e.online import TOKEN, OnlineParties, guest_rows, online_parties, scores_of
 from tests.e2e.pipelines import Step, pipeline, reader, transform
-from tests.e2e.servers import (
-    DATA,
-    GUEST_ID,
-    HOST_ID,
-    QUICK,
-    Pair,
-    make_certificates,
-    refusal_of,
-    two_parties,
-)
-from tests.support.serving_processes import SHIPPED, ServingPlace
+from tests.e2e.servers import GUEST_ID, HOST_ID, refusal_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -48,16 +36,12 @@ LEARNERS = {
         params={**KEY, "num_trees": 2, "tree_param": {"max_depth": 3}},
     ),
 }
-ASKED = 20  #: rows that are compared
 
 
 @dataclass(frozen=True)
-class Served:
-    """Two parties with a Flow server and a serving process each, and a trained model."""
+class Served(OnlineParties):
+    """Two parties that serve, and a trained model."""
 
-    pair: Pair
-    guest: ServingPlace
-    host: ServingPlace
     model_id: str
     job_id: str
 
@@ -75,83 +59,19 @@ class Served:
         folder.mkdir()
         files = client.download_output(job_id, learner, folder)
         (path,) = [file for file in files if file.suffix == ".csv"]
-        with path.open(newline="", encoding="utf-8") as file:
-            return {row["id"]: float(row["predict_score"]) for row in csv.DictReader(file)}
-
-    def ask(self, service: str, user: str, features: Json) -> Any:
-        body = {"featureData": features, "sendToRemoteFeatureData": {"id": user}}
-        request = {"head": {"serviceId": service}, "body": body}
-        status, answer = self.guest.call("callers", "POST", "/federation/v1/inference", request)
-        assert status == 200, answer
-        return answer
+        return scores_of(path)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("serving")
-    with ExitStack() as stack:
-        tls = make_certificates(folder / "serving-tls", GUEST_ID, HOST_ID)
-        home = folder / "serving-host"
-        table = {"path": str(DATA / "breast_hetero_host.csv"), "ids": ["id"]}
-        settings = own_settings(home, tls, HOST_ID)
-        settings["partners"]["allowed"] = [GUEST_ID]
-        settings["features"] = {"source": "table", "options": table}
-        host = ServingPlace(home, settings, words=SHIPPED)
-        stack.callback(host.stop)
-        host.start()
-        route = f"127.0.0.1:{host.settings['partners']['port']}"
-        home = folder / "serving-guest"
-        settings = {**own_settings(home, tls, GUEST_ID), "routes": {HOST_ID: route}}
-        guest = ServingPlace(home, settings, words=SHIPPED)
-        stack.callback(guest.stop)
-        guest.start()
-        pair = stack.enter_context(
-            two_parties(
-                folder,
-                settings=QUICK,
-                guest_settings=servings(guest),
-                host_settings=servings(host),
-            )
-        )
+    with online_parties(folder) as parties:
+        pair = parties.pair
         upload_data(pair)
         dsl, conf = pipeline({**START, **LEARNERS}, arbiter=True)
         sent = pair.guest.client.submit(dsl, conf)
         assert pair.guest.client.wait(sent.job_id, timeout_s=200).succeeded
-        yield Served(pair, guest, host, sent.model_id, sent.job_id)
-
-
-def own_settings(home: Path, tls: Path, party_id: str) -> Json:
-    """Return a party's settings, with ports of the kernel, that of partners with mutual TLS."""
-    files = {"ca": tls / "ca.pem", "certificate": tls / f"{party_id}.pem"}
-    files["key"] = tls / f"{party_id}.key"
-    return {
-        "party_id": party_id,
-        "home": str(home),
-        "callers": {"port": 0},
-        "admin": {"port": 0, "token": TOKEN},
-        "partners": {"port": 0, "tls": {name: str(path) for name, path in files.items()}},
-    }
-
-
-TOKEN = "of-this-test-alone"
-
-
-def servings(place: ServingPlace) -> dict[str, str]:
-    address = f"127.0.0.1:{place.settings['admin']['port']}"
-    return {
-        "FEDFLOW__SERVINGS__HOSTS": json.dumps([address]),
-        "FEDFLOW__SERVINGS__TOKEN": TOKEN,
-    }
-
-
-def guest_rows() -> dict[str, Json]:
-    """Return the guest's features of some rows by sample id."""
-    with (DATA / "breast_hetero_guest.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for _, row in zip(range(ASKED), csv.DictReader(file), strict=False)]
-    return {
-        row["id"]: {name: float(value) for name, value in row.items() if name.startswith("x")}
-        for row in rows
-    }
+        yield Served(pair, parties.guest, parties.host, sent.model_id, sent.job_id)
 
 
 @pytest.mark.parametrize("learner", list(LEARNERS))
