@@ -33,6 +33,8 @@ _CODES: Final = {
     grpc.StatusCode.UNAUTHENTICATED: ServingCode.AUTHORISATION,
 }
 
+#: a server that stops, or a connection that ended; asking for a part twice changes nothing
+_GONE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 _OPEN: Final = "it did not answer lately; it is asked again soon"
 #: what a call without an answer comes to
 _NO_ANSWER: Final = frozenset(OF_HOST + code for code in (ServingCode.NETWORK, ServingCode.SYSTEM))
@@ -140,7 +142,7 @@ class PartnerCalls:
             try:
                 answer = self._call(party, raw, deadline_s)
             except grpc.RpcError as exc:
-                if exc.code() != grpc.StatusCode.UNAVAILABLE:
+                if exc.code() not in _GONE:
                     raise
                 self._channels.gave_no_answer(party, route)
                 answer = self._call(party, raw, deadline_s)  # another server, or a new connection
@@ -154,7 +156,10 @@ class PartnerCalls:
 
     def _call(self, party: str, raw: bytes, deadline_s: float) -> bytes:
         left_s = max(deadline_s - self._clock.monotonic_s(), 0.001)
-        answer: bytes = self._stub(party)(raw, timeout=left_s)
+        try:
+            answer: bytes = self._stub(party)(raw, timeout=left_s)
+        except ValueError:  # another thread has closed the channel, as the route turned
+            answer = self._stub(party)(raw, timeout=left_s)
         return answer
 
     def _stub(self, party: str) -> Any:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.models import ModelNotFound
+from fedflow.base.errors.serving import BadPartial
 from fedflow.base.errors.serving_process import LoadRefused
 from fedflow.serving.scoring.host_answer import answer_of, read_answer
 
@@ -102,7 +102,7 @@ class LinearModel:
                 said = read_answer(raw).scores[:, 0].tolist()
                 total = [a + b for a, b in zip(total, said, strict=True)]
             except ValueError as exc:
-                raise ModelNotFound(party=party, model_id="", model_version="") from exc
+                raise BadPartial(party=party, reason=str(exc)) from exc
         scores = [logistic(one) for one in total]
         return [LinearScore(score=one, label=int(one > 0.5)) for one in scores]
 
