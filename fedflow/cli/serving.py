@@ -209,7 +209,24 @@ def key(name: str, as_json: bool) -> None:
 
 @command.command("warm-up")
 @_placed
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False, exists=True), required=False
+)
+@click.option(
+    "-t",
+    "--table",
+    nargs=2,
+    metavar="NAMESPACE NAME",
+    help="Instead of a file, a table of the party's Flow server; needs --id.",
+)
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID[=COLUMN]",
+    help="An id that callers send, and its column; only these go to hosts.",
+)
+@click.option("--server", metavar="URL", help="HTTP address of the Flow server.")
 @click.option("-s", "--service", required=True, help="Id of the service.")
 @click.option(
     "--rate",
@@ -225,30 +242,47 @@ def key(name: str, as_json: bool) -> None:
 def warm_up(
     home: Path,
     conf: Path | None,
-    file: Path,
+    file: Path | None,
+    table: tuple[str, str] | None,
+    ids: tuple[str, ...],
+    server: str | None,
     service: str,
     rate: float,
     skip: int,
     as_json: bool,
 ) -> None:
-    """Fill the caches of hosts' parts for the ids of a file: .csv, or JSON lines."""
+    """Fill the caches of hosts' parts for the ids of a file (.csv or JSON lines), or a table."""
     from fedflow.base.errors.start import ServerNotReachable
     from fedflow.cli.output import Output
     from fedflow.cli.server_process import find_server
-    from fedflow.cli.serving_warm_up import WarmUpProgress, admin_session, rows_of, send
+    from fedflow.cli.serving_warm_up import (
+        WarmUpProgress,
+        admin_session,
+        columns_of,
+        rows_given,
+        send,
+    )
 
+    if (file is None) == (table is None):
+        raise click.UsageError("give either a file or `--table`")
+    if table is not None and not ids:
+        raise click.UsageError("name the columns that are ids: `--id device_id=id`")
+    columns = columns_of(ids)
     settings, folder = _settings(conf), _folder(home, conf)
     state = find_server(folder)
     if state is None or state.admin is None:
         raise ServerNotReachable(address=str(folder), reason="no serving process runs there")
     out, progress = Output(as_json=as_json), WarmUpProgress(skip)
     try:
-        with admin_session(settings.admin.token) as session:
+        with (
+            admin_session(settings.admin.token) as session,
+            rows_given(file, table, columns, server=server, skip=skip) as rows,
+        ):
             send(
                 session,
                 f"http://{state.admin}",
                 service,
-                rows_of(file, skip=skip),
+                rows,
                 rate=rate,
                 most=settings.limits.batch_rows,
                 progress=progress,

@@ -1,11 +1,13 @@
-"""`fedflow serving warm-up`: rows of a file go to the admin port, at a rate."""
+"""`fedflow serving warm-up`: rows of a file or a table go to the admin port, at a rate."""
 
 from __future__ import annotations
 
 import csv
 import json
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +26,10 @@ Row = dict[str, Any]
 _TELL_S: Final = 5.0
 _ANSWER_S: Final = 60.0
 _SECONDS_AT_ONCE: Final = 0.5  #: of rows that one request has
+_OVERLOADED: Final = frozenset(
+    {"124", "2124"}
+)  #: return codes of rows that may pass a little later
+_PAUSES_S: Final = (1.0, 2.0, 4.0)  #: before overloaded rows are sent again
 
 
 def rows_of(path: Path, *, skip: int = 0) -> Iterator[Row]:
@@ -37,6 +43,57 @@ def rows_of(path: Path, *, skip: int = 0) -> Iterator[Row]:
             yield from islice(found, skip, None)
     except UnicodeDecodeError as exc:
         raise BadDocument(where=str(path), reason="it is not UTF-8") from exc
+
+
+@contextmanager
+def rows_given(
+    file: Path | None,
+    table: tuple[str, str] | None,
+    columns: Mapping[str, str],
+    *,
+    server: str | None,
+    skip: int,
+) -> Iterator[Iterator[Row]]:
+    """Give the ids of a file's rows, or of a table's of the Flow server `server`, for a while.
+
+    Raises: BadDocument; ServerNotReachable, TableNotFound, NoData: of a table.
+    """
+    if file is not None:
+        yield chosen(rows_of(file, skip=skip), columns, str(file))
+    elif table is not None:
+        from fedflow.cli.connecting import connect
+
+        with tempfile.TemporaryDirectory(prefix="fedflow-") as folder, connect(server) as client:
+            files = client.tables.download(*table, Path(folder))
+            (path,) = (one for one in files if one.suffix == ".csv")
+            yield chosen(rows_of(path, skip=skip), columns, f"table {'.'.join(table)}")
+
+
+def columns_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return id -> its column, of texts like `device_id=id`; a name alone is both.
+
+    Raises: BadDocument: a text names none, or an id is named twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, column = text.partition("=")
+        if not name or name in found or text.endswith("="):
+            raise BadDocument(where=f"--id {text}", reason="it is not like device_id=column")
+        found[name] = column or name
+    return found
+
+
+def chosen(rows: Iterator[Row], columns: Mapping[str, str], where: str) -> Iterator[Row]:
+    """Yield the ids of rows, and nothing else that is in them; without `columns`, all of it.
+
+    Raises: BadDocument: a row has no such column.
+    """
+    for row in rows:
+        missing = [column for column in columns.values() if column not in row]
+        if missing:
+            names = ", ".join(map(str, row))[:300]
+            raise BadDocument(where=where, reason=f"there is no column {missing[0]!r} in {names}")
+        yield {name: row[column] for name, column in columns.items()} if columns else row
 
 
 def _csv(lines: Iterator[str], path: Path) -> Iterator[Row]:
@@ -139,7 +196,15 @@ def send(
     begun_s, sent, never = clock.monotonic_s(), 0, threading.Event()
     while some := list(islice(rows, at_once)):
         pause(max(begun_s + sent / rate - clock.monotonic_s(), 0.0), never)
-        progress.add(_sent(session, url, {"service_id": service_id, "ids": some}))
+        body = {"service_id": service_id, "ids": some}
+        answer = _sent(session, url, body)
+        for pause_s in _PAUSES_S:
+            if not _OVERLOADED & answer["retcodes"].keys():
+                break
+            pause(pause_s, never)
+            begun_s += pause_s  # what was lost is not caught up
+            answer = _sent(session, url, body)  # what is in the caches is not asked for again
+        progress.add(answer)
         sent += len(some)
         told(progress)
 

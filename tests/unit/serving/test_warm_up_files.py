@@ -10,7 +10,7 @@ import pytest
 
 from fedflow.base.errors.requests import BadDocument
 from fedflow.cli import serving_warm_up
-from fedflow.cli.serving_warm_up import WarmUpProgress, rows_of, send
+from fedflow.cli.serving_warm_up import WarmUpProgress, chosen, columns_of, rows_of, send
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,43 @@ def test_rows_are_sent_at_their_rate_and_never_faster(
 
 def _rows(number: int) -> Iterator[dict[str, Any]]:
     return ({"id": one} for one in range(number))
+
+
+def test_rows_that_were_too_many_are_sent_again_after_pauses_which_are_not_caught_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, sent = Time(), []
+
+    def answer(_session: object, _url: str, body: Any) -> Any:
+        first = body["ids"][0]["id"]
+        sent.append((clock.now_s, first))
+        refused = {"2124": 1} if first in (0, 20) and len(sent) not in (3, 4) else {}
+        return {"rows": len(body["ids"]), "warmed": 10 - len(refused), "retcodes": refused}
+
+    monkeypatch.setattr(serving_warm_up, "pause", clock.pause)
+    monkeypatch.setattr(serving_warm_up, "_sent", answer)
+    progress = WarmUpProgress()
+    session: Any = None
+    send(
+        session, "u", "s", _rows(40), rate=20.0, most=300, progress=progress,
+        told=lambda _: None, clock=clock,
+    )  # fmt: skip
+    assert [first for _, first in sent] == [0, 0, 0, 10, 20, 20, 20, 20, 30]
+    times = [round(at_s, 3) for at_s, _ in sent]
+    assert times == [0.0, 1.0, 3.0, 3.5, 4.0, 5.0, 7.0, 11.0, 11.5]
+    assert (progress.rows, progress.warmed, progress.retcodes) == (40, 39, {"2124": 1})
+
+
+def test_only_named_columns_are_sent() -> None:
+    columns = columns_of(["device_id=device", "phone"])
+    rows = iter([{"id": "1", "device": "a", "phone": "b", "x0": "0.5"}])
+    assert list(chosen(rows, columns, "f")) == [{"device_id": "a", "phone": "b"}]
+    assert list(chosen(iter([{"a": 1}]), columns_of([]), "f")) == [{"a": 1}]
+    with pytest.raises(BadDocument, match="no column 'device'"):
+        list(chosen(iter([{"phone": "b"}]), columns, "f"))
+
+
+@pytest.mark.parametrize("texts", [["=a"], ["a="], ["a", "a=b"], [""]])
+def test_an_id_has_a_name_once(texts: list[str]) -> None:
+    with pytest.raises(BadDocument, match="not like"):
+        columns_of(texts)
