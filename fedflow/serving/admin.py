@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from fedflow.base.errors.serving_process import BadServingRequest
+from fedflow.base.values import dataclass
 from fedflow.serving.drift import VersionDrift, drift_answer, drift_lines
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.load_state import VersionKey
@@ -18,6 +19,7 @@ from fedflow.serving.models import ServedModels
 from fedflow.serving.releases import Release, plain
 from fedflow.serving.service_state import BoundService, ReleaseChange
 from fedflow.serving.services import BindService, Services, compared
+from fedflow.serving.settings import ServingSettings
 from fedflow.serving.warm_up import WarmUp, WarmUpRows
 from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
@@ -46,6 +48,15 @@ _warm_ups: Final = msgspec.json.Decoder(WarmUpRows)
 _binds: Final = msgspec.json.Decoder(BindService)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdminActions:
+    """What the admin port lets others do."""
+
+    tried: Callable[[HttpCall], dict[str, Any]]  #: answers a request as the callers' port does
+    purge: Callable[..., int]  #: of the caches
+    warm_up: WarmUp
+
+
 class AdminPortRoutes:
     """Answers the requests of the admin port."""
 
@@ -56,24 +67,16 @@ class AdminPortRoutes:
         health: ServingHealth,
         metrics: ServingMetrics,
         *,
-        token: str | None,
-        tried: Callable[[HttpCall], dict[str, Any]],
-        partner_ids: Sequence[str] | None,
-        purge: Callable[..., int],
-        warm_up: WarmUp,
+        settings: ServingSettings,
+        actions: AdminActions,
     ) -> None:
-        """`tried` answers a single request as the callers' port does; `partner_ids` are the names
-        of ids that it lets go to hosts, None: any.
-        """
         self._models = models
         self._services = services
         self._health = health
         self._metrics = metrics
-        self._token = token
-        self._tried = tried
-        self._purge = purge
-        self._warm_up = warm_up
-        self._partner_ids = None if partner_ids is None else list(partner_ids)
+        self._token = settings.admin.token
+        self._partner_ids = settings.partner_ids
+        self._actions = actions
 
     def answer(self, call: HttpCall) -> HttpAnswer:
         """Raises: FedflowError."""
@@ -114,12 +117,12 @@ class AdminPortRoutes:
                 return lambda: self._purged(_decoded(_purges, _json(call)))
             case "POST", "caches", "warm-ups":
                 return lambda: msgspec.to_builtins(
-                    self._warm_up.warm(_decoded(_warm_ups, _json(call)))
+                    self._actions.warm_up.warm(_decoded(_warm_ups, _json(call)))
                 )
             case "GET", "tries":
                 return lambda: {"partner_ids": self._partner_ids}
             case "POST", "tries":
-                return _json_checked(call, lambda: self._tried(call))
+                return _json_checked(call, lambda: self._actions.tried(call))
             case "POST", "loads":
                 return lambda: self._prepare(_json(call))
             case "POST", "loads", load_id, "commit":
@@ -148,7 +151,7 @@ class AdminPortRoutes:
         return {**_change(change), "salt": self._services.get(given.service_id).bound.salt}
 
     def _purged(self, given: PurgeCaches) -> dict[str, int]:
-        number = self._purge(
+        number = self._actions.purge(
             service_id=given.service_id, model_version=given.model_version, ids=given.ids
         )
         return {"purged": number}

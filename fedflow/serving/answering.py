@@ -16,19 +16,18 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServiceNotBound, TokenNotValid, VersionNotLoaded
 from fedflow.base.values import dataclass
-from fedflow.serving.caches.caches import Caches
 from fedflow.serving.caller_keys import ANYBODY, Caller, CallerKeys
-from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
-from fedflow.serving.comparison import Comparison
+from fedflow.serving.codes import ItemAnswer, ServingCode, failed
+from fedflow.serving.comparison import VersionComparison
 from fedflow.serving.hooks.service_hooks import NO_HOOKS
-from fedflow.serving.inference import Inference, case_id_of
+from fedflow.serving.inference import case_id_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
-from fedflow.serving.partner_parts import OnlineRow, scope_of
+from fedflow.serving.partner_parts import OnlineRow
 from fedflow.serving.releases import Version
+from fedflow.serving.scores import Scores
 from fedflow.serving.selection import Header
-from fedflow.serving.service_options import DEFAULT_SCORE
 from fedflow.serving.services import SelectedVersion, ServedService, Services, version_of
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.shadows import Shadows
@@ -79,8 +78,7 @@ class Answering:
         self,
         models: ServedModels,
         services: Services,
-        inference: Inference,
-        caches: Caches,
+        scores: Scores,
         shadows: Shadows,
         *,
         metrics: ServingMetrics,
@@ -89,8 +87,7 @@ class Answering:
     ) -> None:
         self._models = models
         self._services = services
-        self._inference = inference
-        self._caches = caches
+        self._scores = scores
         self._shadows = shadows
         self._metrics = metrics
         self._settings = settings
@@ -143,7 +140,13 @@ class Answering:
         own = [replace(row, service_id=chosen.service_id, options=chosen.options) for row in rows]
         kept = hooks.before(own, partner_ids=self._settings.partner_ids)
         good = [row for row in kept if isinstance(row, OnlineRow)]
-        scored = self._known_or_scored(asked, chosen, good) if good else []
+        scored = (
+            self._scores.of(
+                chosen, good, remembers=asked.is_named, until_s=self._until_s(asked, rows)
+            )
+            if good
+            else []
+        )
         after = iter(hooks.after(good, scored))
         items = [next(after) if isinstance(one, OnlineRow) else one for one in kept]
         self._count(asked, chosen, items)
@@ -151,34 +154,11 @@ class Answering:
             self._compare(asked, service, chosen.served, good, scored)
         return items
 
-    def _known_or_scored(
-        self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
-    ) -> list[ItemAnswer]:
-        """Return what was answered to the same request before, and scores of the other rows."""
-        cached = self._caches.results
-        if cached is None or not asked.is_named or not chosen.options.cache_results:
-            return self._scored(asked, chosen, rows)
-        given = [(row.request_id, row.features, row.ids) for row in rows]
-        found = cached.find(scope_of(chosen.served, chosen.service_id), given)
-        new = [row for row, known in zip(rows, found.answers, strict=True) if known is None]
-        more = iter(self._scored(asked, chosen, new) if new else [])
-        items = [next(more) if known is None else known for known in found.answers]
-        cached.store(found, [_as_stored(item) for item in items])
-        return items
-
-    def _scored(
-        self, asked: CallerRequest, chosen: SelectedVersion, rows: Sequence[OnlineRow]
-    ) -> list[ItemAnswer]:
-        limits, options = self._limits, chosen.options
-        if asked.kind == "batch" or len(rows) > 1:
-            deadline_s = min(asked.started_s + limits.batch_ms / 1000, asked.deadline_s)
-            items = self._inference.batch(chosen.served, rows, deadline_s)
-        else:
-            deadline_s = min(asked.started_s + limits.single_ms / 1000, asked.deadline_s)
-            items = [self._inference.single(chosen.served, rows[0], deadline_s)]
-        if options.on_fault == DEFAULT_SCORE:
-            items = [_or_default(item, options.default_score) for item in items]
-        return items
+    def _until_s(self, asked: CallerRequest, rows: Sequence[OnlineRow]) -> float:
+        """Return until when rows may be scored, a moment of the monotonic clock."""
+        is_single = len(rows) == 1 and asked.kind != "batch"
+        budget_ms = self._limits.single_ms if is_single else self._limits.batch_ms
+        return min(asked.started_s + budget_ms / 1000, asked.deadline_s)
 
     def select(
         self, asked: CallerRequest, ids: Mapping[str, IdValue]
@@ -240,7 +220,7 @@ class Answering:
         items: Sequence[ItemAnswer],
     ) -> None:
         """Count what a version answered, and let the shadows score the same rows."""
-        comparison = service.comparison or Comparison()
+        comparison = service.comparison or VersionComparison()
         own, now_s = (served.key.model_id, served.key.model_version), self._clock.monotonic_s
         if not items:
             return
@@ -252,7 +232,7 @@ class Answering:
             except VersionNotLoaded:  # it was unloaded meanwhile
                 return
             deadline_s = started_s + self._limits.batch_ms / 1000
-            found = self._inference.batch(shadow, rows, deadline_s)
+            found = self._scores.anew(shadow, rows, deadline_s)
             comparison.count(version, found, now_s() - started_s, answered=items)
 
         for version in service.shadows:
@@ -283,17 +263,3 @@ class Answering:
                 worst,
                 took_s * 1000,
             )
-
-
-def _as_stored(item: ItemAnswer) -> ItemAnswer:
-    """Return what may be answered again: errors are not stored."""
-    if item.degraded is None:
-        return item
-    return failed(ServingCode.NETWORK, item.degraded.why)
-
-
-def _or_default(item: ItemAnswer, score: float) -> ItemAnswer:
-    """Return the service's score for a row that has none because of a host."""
-    if not is_partners_fault(item):
-        return item
-    return ItemAnswer(score=score, degraded=Degraded(how=DEFAULT_SCORE, why=item.message))

@@ -15,7 +15,7 @@ from fedflow.base.clock import Clock
 _LONGEST_S: Final = 30.0
 
 
-class Circuit:
+class PartnerCircuit:
     """The circuit of one partner. Thread-safe."""
 
     def __init__(self, *, failures: int, open_s: float, clock: Clock) -> None:

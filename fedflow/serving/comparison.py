@@ -37,7 +37,7 @@ class _Record:
         self.difference = 0.0
 
 
-class Comparison:
+class VersionComparison:
     """Counts what versions of one service answer. Thread-safe."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.thread_starts import Pool
 from fedflow.rpc.client.channels import Channels
-from fedflow.serving.circuit import Circuit
+from fedflow.serving.circuit import PartnerCircuit
 from fedflow.serving.codes import OF_HOST, ItemAnswer, ServingCode, failed, failed_at_host
 from fedflow.serving.messages import (
     METHOD,
@@ -61,7 +61,7 @@ class PartnerCalls:
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
-        self._circuits: dict[str, Circuit] = {}
+        self._circuits: dict[str, PartnerCircuit] = {}
         self._pool = Pool(16, thread_name_prefix="fedflow-partners")
         self._stubs: dict[str, tuple[grpc.Channel, Any]] = {}
         self._last: dict[str, str] = {}  #: what came of the last call to a party; "": it answered
@@ -118,10 +118,10 @@ class PartnerCalls:
             deadline_s - started_s < usual_s / 2 and self._clock.monotonic_s() >= deadline_s - 0.02
         )
 
-    def _circuit(self, party: str) -> Circuit:
+    def _circuit(self, party: str) -> PartnerCircuit:
         known = self._circuits.get(party)
         if known is None:
-            made = Circuit(
+            made = PartnerCircuit(
                 failures=self._limits.circuit_failures,
                 open_s=self._limits.circuit_open_ms / 1000,
                 clock=self._clock,

@@ -35,7 +35,7 @@ from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
 from fedflow.serving.scoring.host_answer import with_decimals
-from fedflow.serving.settings import PartnersPort, ServingLimits
+from fedflow.serving.settings import PartnersPort, ServingSettings
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures
 
 logger = logging.getLogger(__name__)
@@ -51,20 +51,17 @@ class HostParts:
         models: ServedModels,
         source: FeatureSource | None,
         *,
-        limits: ServingLimits,
-        rows_per_s: float | None = None,
-        score_decimals: int | None = None,
-        audit: CallAudit | None = None,
+        settings: ServingSettings,
+        audit: CallAudit | None,
         metrics: ServingMetrics,
         clock: Clock,
     ) -> None:
-        """`rows_per_s` are those of a guest and model, None: any; `score_decimals` None: exact."""
         self._models = models
         self._source = source
-        self._rows = max(limits.batch_rows, limits.joined)
+        self._rows = max(settings.limits.batch_rows, settings.limits.joined)
         self._metrics = metrics
-        self._rows_per_s = rows_per_s
-        self._score_decimals = score_decimals
+        self._rows_per_s = settings.partners.rows_per_s
+        self._score_decimals = settings.partners.score_decimals
         self._audit = audit
         self._clock = clock
         self._rates: dict[tuple[str, str, str], Rate] = {}

@@ -13,10 +13,10 @@ from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
-from fedflow.serving.admin import AdminPortRoutes
+from fedflow.serving.admin import AdminActions, AdminPortRoutes
 from fedflow.serving.answering import Answering
 from fedflow.serving.audit import CallAudit
-from fedflow.serving.caches.caches import open_caches
+from fedflow.serving.caches.caches import Caches, open_caches
 from fedflow.serving.callers import CallersPortRoutes
 from fedflow.serving.fate_inference import FateInference
 from fedflow.serving.guest_features import GuestFeatures
@@ -31,6 +31,7 @@ from fedflow.serving.open_inference import OpenInference
 from fedflow.serving.partner_calls import PartnerCalls
 from fedflow.serving.partner_parts import PartnerParts
 from fedflow.serving.partners import HostParts, PartnersServer
+from fedflow.serving.scores import Scores
 from fedflow.serving.service_options import LONGEST_STALE_S
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
@@ -55,6 +56,7 @@ class ServingProcess:
         self._home = home
         self._build = build
         self._clock = SystemClock()
+        self._metrics = ServingMetrics()
         self._stack = ExitStack()
         self._health: ServingHealth | None = None
         self.callers_port = self.admin_port = self.partners_port = 0
@@ -65,7 +67,7 @@ class ServingProcess:
 
         Raises: ServingStateNotUsable, BadSetting, PortInUse; what was opened is closed by `close`.
         """
-        settings, clock, metrics = self._settings, self._clock, ServingMetrics()
+        settings, clock = self._settings, self._clock
         credentials = credentials_in(
             settings.partners.tls, party_id=settings.party_id or "", now_ms=clock.now_ms()
         )
@@ -74,7 +76,7 @@ class ServingProcess:
             settings.caches,
             self._home,
             stale_s=LONGEST_STALE_S,
-            metrics=metrics,
+            metrics=self._metrics,
             clock=clock,
         )
         self._stack.callback(caches.close)
@@ -82,52 +84,48 @@ class ServingProcess:
         answers = HostParts(
             models,
             source,
-            limits=settings.limits,
-            rows_per_s=settings.partners.rows_per_s,
-            score_decimals=settings.partners.score_decimals,
+            settings=settings,
             audit=self._audit(),
-            metrics=metrics,
+            metrics=self._metrics,
             clock=clock,
         )
-        own = answers.answer if settings.party_id is None else None
-        partners = PartnerCalls(
+        calls = PartnerCalls(
             self._channels(credentials),
-            own,
+            answers.answer if settings.party_id is None else None,
             limits=settings.limits,
-            metrics=metrics,
+            metrics=self._metrics,
             clock=clock,
         )
-        self._stack.callback(partners.close)
-        health = self._health = ServingHealth(models, partners)
+        self._stack.callback(calls.close)
+        self._health = ServingHealth(models, calls)
+        self._listen_to_partners(answers, credentials)
+        self._listen_to_callers(models, services, self._health, calls, caches)
+
+    def _listen_to_partners(self, answers: HostParts, credentials: Credentials | None) -> None:
+        settings = self._settings
         server = PartnersServer(
             settings.partners,
             answers,
             credentials=credentials,
             allowed=_allowed(settings),
-            clock=clock,
+            clock=self._clock,
         )
         self._stack.callback(server.stop, 3.0)
         server.listen()
         self.partners_port = server.port
-        shadows = Shadows()
-        self._stack.callback(shadows.close)
-        parts = PartnerParts(partners, caches.partners)
-        answering = Answering(
-            models,
-            services,
-            Inference(
-                parts,
-                limits=settings.limits,
-                metrics=metrics,
-                clock=clock,
-                features=self._guest_features(),
-            ),
-            caches,
-            shadows,
-            metrics=metrics,
-            settings=settings,
-            clock=clock,
-        )
+
+    def _listen_to_callers(
+        self,
+        models: ServedModels,
+        services: Services,
+        health: ServingHealth,
+        calls: PartnerCalls,
+        caches: Caches,
+    ) -> None:
+        """Open the callers' ports and the admin port."""
+        settings, clock = self._settings, self._clock
+        parts = PartnerParts(calls, caches.partners)
+        answering = self._answering(models, services, parts, caches)
         fate = FateInference(answering, limits=settings.limits, clock=clock)
         open_inference = OpenInference(models, answering, health, settings=settings)
         if settings.callers.grpc_port is not None:
@@ -137,12 +135,13 @@ class ServingProcess:
             models,
             services,
             health,
-            metrics,
-            token=settings.admin.token,
-            tried=callers.tried,
-            partner_ids=settings.partner_ids,
-            purge=caches.purge,
-            warm_up=WarmUp(models, services, parts, settings=settings, clock=clock),
+            self._metrics,
+            settings=settings,
+            actions=AdminActions(
+                tried=callers.tried,
+                purge=caches.purge,
+                warm_up=WarmUp(models, services, parts, settings=settings, clock=clock),
+            ),
         )
         self.admin_port = self._listen(
             HttpServer(
@@ -159,6 +158,28 @@ class ServingProcess:
                 name="fedflow-callers",
             ),
             settings.callers,
+        )
+
+    def _answering(
+        self, models: ServedModels, services: Services, parts: PartnerParts, caches: Caches
+    ) -> Answering:
+        shadows = Shadows()
+        self._stack.callback(shadows.close)
+        inference = Inference(
+            parts,
+            limits=self._settings.limits,
+            metrics=self._metrics,
+            clock=self._clock,
+            features=self._guest_features(),
+        )
+        return Answering(
+            models,
+            services,
+            Scores(inference, caches.results),
+            shadows,
+            metrics=self._metrics,
+            settings=self._settings,
+            clock=self._clock,
         )
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
-from fedflow.serving.comparison import Comparison
+from fedflow.serving.comparison import VersionComparison
 from fedflow.serving.hooks.service_hooks import Hooks, UnusableHooks, hooks_of
 from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModel, ServedModels
@@ -76,7 +76,7 @@ class ServedService:
     bound: BoundService
     salt: bytes
     rate: Rate | None  #: of its rows
-    comparison: Comparison | None  #: None: one version alone answers
+    comparison: VersionComparison | None  #: None: one version alone answers
     hooks: Hooks
 
     @property
@@ -264,7 +264,7 @@ def compared(service: ServedService) -> list[dict[str, Any]]:
     parts = {
         one.version: "shadow" if one.shadow else f"{one.weight:g}%" for one in release.versions
     }
-    comparison = service.comparison or Comparison()
+    comparison = service.comparison or VersionComparison()
     return comparison.shown(release.main.version, parts)
 
 
@@ -308,7 +308,7 @@ def _served(bound: BoundService, before: ServedService | None, clock: Clock) -> 
     known = {one.version for one in before.bound.release.versions} if before is not None else set()
     comparison = before.comparison if before is not None and versions == known else None
     if comparison is None and len(versions) > 1:
-        comparison = Comparison()
+        comparison = VersionComparison()
     return ServedService(
         bound=bound,
         salt=bytes.fromhex(bound.salt),

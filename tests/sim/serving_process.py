@@ -22,6 +22,7 @@ from fedflow.serving.caches.caches import open_caches
 from fedflow.serving.caches.settings import CacheSettings, PartnerCacheSettings
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.inference import Inference
+from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
 from fedflow.serving.messages import PartnerRequest, PartnerResponse
 from fedflow.serving.metrics import ServingMetrics
@@ -29,6 +30,7 @@ from fedflow.serving.models import ServedModels
 from fedflow.serving.partner_calls import PartnerCalls
 from fedflow.serving.partner_parts import OnlineRow, PartnerParts
 from fedflow.serving.partners import HostParts
+from fedflow.serving.scores import Scores
 from fedflow.serving.service_state import ServiceState
 from fedflow.serving.services import Services
 from fedflow.serving.settings import ServingSettings
@@ -131,7 +133,8 @@ class SimServing:
         self.file = CrashingFile(self.home / "serving.sqlite", self.plan)
         self.models = ServedModels(
             LoadState(self.file), build, party_id=self.party_id,
-            limits=settings.limits, clock=self.clock,
+            limits=settings.limits, references=LearnedReferences(self.home / "references"),
+            clock=self.clock,
         )  # fmt: skip
         self.models.open()
         self.services = Services(
@@ -139,7 +142,7 @@ class SimServing:
         )
         self.services.open()
         self.parts = HostParts(
-            self.models, Source(), limits=settings.limits, metrics=metrics, clock=self.clock
+            self.models, Source(), settings=settings, audit=None, metrics=metrics, clock=self.clock
         )
         self.calls = InOrder(
             Channels(
@@ -154,11 +157,14 @@ class SimServing:
         )  # fmt: skip
         self.answering = Answering(
             self.models, self.services,
-            Inference(
-                PartnerParts(self.calls, caches.partners), limits=settings.limits,
-                metrics=metrics, clock=self.clock,
+            Scores(
+                Inference(
+                    PartnerParts(self.calls, caches.partners), limits=settings.limits,
+                    metrics=metrics, clock=self.clock,
+                ),
+                caches.results,
             ),
-            caches, Shadows(), metrics=metrics, settings=settings, clock=self.clock,
+            Shadows(), metrics=metrics, settings=settings, clock=self.clock,
         )  # fmt: skip
         self.up = True
 

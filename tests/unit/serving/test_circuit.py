@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.serving.circuit import Circuit
+from fedflow.serving.circuit import PartnerCircuit
 from tests.sim.clock import FakeClock
 
 
@@ -14,17 +14,17 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def circuit(clock: FakeClock) -> Circuit:
-    return Circuit(failures=3, open_s=1.0, clock=clock)
+def circuit(clock: FakeClock) -> PartnerCircuit:
+    return PartnerCircuit(failures=3, open_s=1.0, clock=clock)
 
 
-def fail(circuit: Circuit, times: int = 3) -> None:
+def fail(circuit: PartnerCircuit, times: int = 3) -> None:
     for _ in range(times):
         assert circuit.lets_through()
         circuit.failed()
 
 
-def test_it_opens_after_failures_in_a_row(circuit: Circuit) -> None:
+def test_it_opens_after_failures_in_a_row(circuit: PartnerCircuit) -> None:
     fail(circuit, 2)
     circuit.answered()
     fail(circuit, 2)
@@ -35,7 +35,7 @@ def test_it_opens_after_failures_in_a_row(circuit: Circuit) -> None:
 
 
 def test_one_probe_goes_through_and_its_answer_closes_it(
-    circuit: Circuit, clock: FakeClock
+    circuit: PartnerCircuit, clock: FakeClock
 ) -> None:
     fail(circuit)
     clock.time.ms += 1000
@@ -47,7 +47,7 @@ def test_one_probe_goes_through_and_its_answer_closes_it(
     assert circuit.lets_through()
 
 
-def test_a_probe_that_fails_doubles_the_pause(circuit: Circuit, clock: FakeClock) -> None:
+def test_a_probe_that_fails_doubles_the_pause(circuit: PartnerCircuit, clock: FakeClock) -> None:
     fail(circuit)
     for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
         clock.time.ms += round(pause_s * 1000) - 10
@@ -57,7 +57,7 @@ def test_a_probe_that_fails_doubles_the_pause(circuit: Circuit, clock: FakeClock
 
 
 def test_a_late_failure_of_a_call_before_it_opened_changes_no_pause(
-    circuit: Circuit, clock: FakeClock
+    circuit: PartnerCircuit, clock: FakeClock
 ) -> None:
     fail(circuit)
     circuit.failed()
@@ -66,7 +66,7 @@ def test_a_late_failure_of_a_call_before_it_opened_changes_no_pause(
 
 
 def test_a_call_that_had_too_little_time_decides_nothing(
-    circuit: Circuit, clock: FakeClock
+    circuit: PartnerCircuit, clock: FakeClock
 ) -> None:
     for _ in range(10):
         assert circuit.lets_through()

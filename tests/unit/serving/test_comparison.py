@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from fedflow.serving.codes import ItemAnswer, failed
-from fedflow.serving.comparison import LEARNED, Comparison
+from fedflow.serving.comparison import LEARNED, VersionComparison
 from fedflow.serving.shadows import MOST, Shadows
 
 V1, V2 = ("m", "v1"), ("m", "v2")
@@ -19,7 +19,7 @@ def scored(score: float, label: int = 0) -> ItemAnswer:
 
 
 def test_equal_scores_have_no_distance_and_others_have_one() -> None:
-    comparison = Comparison()
+    comparison = VersionComparison()
     for number in range(2 * LEARNED):
         score = number / (2 * LEARNED)
         comparison.count(V1, [scored(score)], 0.004)
@@ -31,14 +31,14 @@ def test_equal_scores_have_no_distance_and_others_have_one() -> None:
 
 
 def test_errors_and_answers_without_a_host_are_no_scores() -> None:
-    comparison = Comparison()
+    comparison = VersionComparison()
     comparison.count(V1, [scored(0.25), failed(2113, "no features"), scored(0.75)], 0.1)
     (first, _) = comparison.shown(V1, PARTS)
     assert (first["rows"], first["errors"], first["mean_score"]) == (3, 1, 0.5)
 
 
 def test_a_shadow_is_compared_row_by_row() -> None:
-    comparison = Comparison()
+    comparison = VersionComparison()
     own = [scored(0.5, 1), scored(0.25, 0), failed(108, "no score")]
     answered = [scored(0.25, 0), scored(0.25, 0), scored(0.75, 1)]
     comparison.count(V1, answered, 0.01)

@@ -17,7 +17,7 @@ from fedflow.serving.messages import PartnerRequest
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partners import HostParts
-from fedflow.serving.settings import ServingLimits
+from fedflow.serving.settings import ServingLimits, ServingSettings
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures, not_found
 from fedflow.serving.state_file import StateFile
 from tests.support.linear_model import GUEST, HOST, MODEL_ID, build_linear, share_of
@@ -57,7 +57,10 @@ def test_a_host_says_what_its_source_says_of_the_features(
         models.prepare("a", json.dumps(share_of("host")).encode(), None)
         models.commit("a")
         source: FeatureSource = Source(items)
-        parts = HostParts(models, source, limits=limits, metrics=ServingMetrics(), clock=clock)
+        parts = HostParts(
+            models, source, settings=ServingSettings(), audit=None, metrics=ServingMetrics(),
+            clock=clock,
+        )  # fmt: skip
         request = PartnerRequest(
             guest=GUEST, host=HOST, model_id=MODEL_ID, model_version="v1", digest="digest-v1",
             request_ids=["r"], ids=[{"id": "1"}],
