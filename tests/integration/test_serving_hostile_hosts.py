@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -18,7 +19,14 @@ import pytest
 
 from fedflow.serving.messages import METHOD, PartnerResponse, pack_message, read_partner_request
 from fedflow.serving.scoring.host_answer import answer_of
-from tests.support.linear_model import GUEST, HOST, expected_score, share_of
+from tests.support.linear_model import (
+    GUEST,
+    HOST,
+    INTERCEPT,
+    expected_score,
+    logistic,
+    share_of,
+)
 from tests.support.serving_processes import ROWS, ServingPlace
 from tests.support.serving_traffic import quiet_end
 
@@ -195,3 +203,40 @@ def test_a_slow_host_takes_no_longer_than_the_budget(
     assert answer["retcode"] == 2105, answer
     assert 0.9 < time.monotonic() - began_s < 1.9
     assert guest.infer(ROW)["retcode"] == 0
+
+
+def test_a_user_whom_one_host_of_two_does_not_know(tmp_path: Path) -> None:
+    """Such a row has the code of that host, or `guest_only` without it; the others have scores."""
+    knows, does_not = HostileHost(), HostileHost()
+    hosts = {HOST: knows, "10001": does_not}
+    guest = ServingPlace(
+        tmp_path,
+        {
+            "party_id": GUEST, "callers": {"port": 0}, "admin": {"port": 0},
+            "partners": {"port": 0},
+            "routes": {party: f"127.0.0.1:{one.port}" for party, one in hosts.items()},
+        },
+    )  # fmt: skip
+    items = [
+        {"index": n, "featureData": ROW, "sendToRemoteFeatureData": {"device_id": "u1"}}
+        for n in range(3)
+    ]
+    lacks = PartnerResponse(partial=part([1.0] * 3), errors={1: (113, "no features for the id")})
+    own = 0.5 * ROW["x0"] - 1.25 * ROW["x1"] + INTERCEPT
+    with quiet_end(guest):
+        guest.start()
+        guest.load("load", share_of("guest", roles={"guest": [GUEST], "host": list(hosts)}))
+        guest.bind()
+        does_not.next = [whole(lacks), whole(lacks)]
+        found = guest.batch(items)["batchDataList"]
+        assert [one["retcode"] for one in found] == [0, 2113, 0]
+        assert found[0]["data"]["score"] == pytest.approx(logistic(own + PART + 1.0), abs=1e-12)
+        helps = {"service_id": "credit", "options": {"on_fault": "guest_only"}}
+        assert guest.admin("POST", "bindings", helps)[0] == 200
+        found = guest.batch(items)["batchDataList"]
+        assert [one["retcode"] for one in found] == [0, 0, 0]
+        scores = [one["data"]["score"] for one in found]
+        wanted = [logistic(own + PART + other) for other in (1.0, 0.0, 1.0)]
+        assert scores == pytest.approx(wanted, abs=1e-12)
+    knows.stop()
+    does_not.stop()

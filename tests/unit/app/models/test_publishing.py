@@ -141,6 +141,17 @@ def test_what_hosts_have_not_committed_no_guest_commits(pair: Pair, servings: Se
     assert publishing(pair).load(None, version).done
 
 
+def test_a_model_whose_content_is_damaged_at_one_party_is_loaded_nowhere(
+    pair: Pair, servings: Servings
+) -> None:
+    version = deploy(pair)
+    (component, *_) = pair.components(HOST, version)
+    pair.host.blobs.damage(component.param.sha256)
+    done = publishing(pair).load(None, version)
+    assert done.replies[HOST].error == "ModelDamaged"
+    assert not any(one.loaded or one.prepared for one in every(servings))
+
+
 def test_hosts_unload_when_all_guests_have(pair: Pair, servings: Servings) -> None:
     version = deploy(pair)
     assert publishing(pair).load(None, version).done
