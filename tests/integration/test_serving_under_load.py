@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,3 +97,21 @@ def test_a_killed_host_process_fails_few_and_says_why(three: Three) -> None:
             host.start()
     assert found.wrong == []
     assert set(found.codes) <= {0, 2105}, found.codes
+
+
+def test_a_guest_that_stops_fails_nobody_who_asks_whether_it_is_ready(tmp_path: Path) -> None:
+    """A load balancer asks `/readyz` and sends nothing more to a process that stops."""
+    guest, host = serving_pair(tmp_path, limits={"drain_ms": 1500})
+    with quiet_end(guest, host):
+        for place, share in zip((guest, host), shares("v1"), strict=True):
+            place.load("load", share)
+        with traffic(guest, per_second=PER_SECOND) as found:
+            assert wait_for(lambda: sum(found.codes.values()) > 100, timeout_s=60)
+            assert guest.process is not None
+            guest.process.send_signal(signal.SIGTERM)
+            begun_s = time.monotonic()
+            assert wait_for(lambda: guest.call("callers", "GET", "/readyz")[0] == 503, timeout_s=30)
+            assert time.monotonic() - begun_s < 1.0
+            time.sleep(0.3)  # until the balancer asks
+        assert guest.process.wait(30) == 0
+    none_failed(found)
