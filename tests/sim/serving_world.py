@@ -80,7 +80,7 @@ class Parties(Network):
         request_id: str, job_id: str, deadline_s: float,
     ) -> Reply:  # fmt: skip
         luck = self.world.luck
-        if luck.hits(luck.crashes / 4):
+        if luck.hits(luck.crashes):
             raise ServerDied  # the coordinator's
 
         def once() -> Reply:
@@ -220,7 +220,7 @@ class ServingWorld:
 
     def at(self, one: SimServing, step: Callable[[SimServing], object]) -> ServingReply:
         """Let a serving process do something; the Flow server that asks may die before."""
-        if self.luck.hits(self.luck.crashes / 4):
+        if self.luck.hits(self.luck.crashes):
             raise ServerDied
         try:
             said = self.deliver(lambda: self._do(one, step), ConnectionError())
