@@ -105,7 +105,7 @@ def stop(home: Path, conf: Path | None, grace: float, as_json: bool) -> None:
 def audit(home: Path, conf: Path | None, given: tuple[str, ...], as_json: bool) -> None:
     """Show which calls of guests were about somebody, if the setting partners.audit is on."""
     from fedflow.cli.output import Output, moment
-    from fedflow.serving.audit import calls_about
+    from fedflow.serving.partners.audit import calls_about
 
     folder, out = _folder(home, conf), Output(as_json=as_json)
     found = list(calls_about(folder, dict(_id_of(one) for one in given)))
@@ -189,7 +189,7 @@ def key(name: str, as_json: bool) -> None:
     """Print a new key for a caller, and its entry for the setting `callers.keys`."""
     from fedflow.base.errors.serving_process import BadServingSetting
     from fedflow.cli.output import Output
-    from fedflow.serving.caller_keys import new_key
+    from fedflow.serving.doors.caller_keys import new_key
     from fedflow.serving.settings import is_caller_name
 
     if not is_caller_name(name):

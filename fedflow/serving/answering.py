@@ -16,22 +16,22 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServiceNotBound, TokenNotValid, VersionNotLoaded
 from fedflow.base.values import dataclass
-from fedflow.serving.caller_keys import ANYBODY, Caller, CallerKeys
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
-from fedflow.serving.comparison import VersionComparison
+from fedflow.serving.doors.caller_keys import ANYBODY, Caller, CallerKeys
+from fedflow.serving.doors.tensors import undeclared_id
 from fedflow.serving.hooks.service_hooks import NO_HOOKS
 from fedflow.serving.inference import case_id_of
-from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.releases import Version
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.partners.partner_parts import OnlineRow
 from fedflow.serving.scores import Scores
-from fedflow.serving.selection import Header
-from fedflow.serving.services import SelectedVersion, ServedService, Services, version_of
+from fedflow.serving.services.comparison import VersionComparison
+from fedflow.serving.services.releases import Version
+from fedflow.serving.services.selection import Header
+from fedflow.serving.services.services import SelectedVersion, ServedService, Services, version_of
+from fedflow.serving.services.shadows import Shadows
 from fedflow.serving.settings import ServingSettings
-from fedflow.serving.shadows import Shadows
-from fedflow.serving.tensors import undeclared_id
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.serving.codes import ItemAnswer, failed
-from fedflow.serving.messages import IdValue
-from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.partners.partner_parts import OnlineRow
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, Ids, failed_source
 
 logger = logging.getLogger(__name__)

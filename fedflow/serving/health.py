@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedflow.serving.models import ServedModels
-from fedflow.serving.partner_calls import PartnerCalls
+from fedflow.serving.partners.partner_calls import PartnerCalls
 
 
 class ServingHealth:

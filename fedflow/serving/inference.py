@@ -18,7 +18,7 @@ from fedflow.serving.joining import JoinedRequests, TooManyWait, WaitedTooLong
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel
 from fedflow.serving.online import OnlineScore
-from fedflow.serving.partner_parts import HostPart, OnlineRow, PartnerParts
+from fedflow.serving.partners.partner_parts import HostPart, OnlineRow, PartnerParts
 from fedflow.serving.settings import ServingLimits
 
 logger = logging.getLogger(__name__)

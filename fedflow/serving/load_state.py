@@ -15,7 +15,7 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
-from fedflow.serving.service_state import drop_version
+from fedflow.serving.services.service_state import drop_version
 from fedflow.serving.state_file import StateFile
 
 PREPARED_MS: Final = 3_600_000  #: a prepared load is forgotten after this time

@@ -13,12 +13,13 @@ from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
-from fedflow.serving.admin import AdminActions, AdminPortRoutes
 from fedflow.serving.answering import Answering
-from fedflow.serving.audit import CallAudit
 from fedflow.serving.caches.caches import Caches, open_caches
-from fedflow.serving.callers import CallersPortRoutes
-from fedflow.serving.fate_inference import FateInference
+from fedflow.serving.doors.admin import AdminActions, AdminPortRoutes
+from fedflow.serving.doors.callers import CallersPortRoutes
+from fedflow.serving.doors.fate_inference import FateInference
+from fedflow.serving.doors.open_inference import OpenInference
+from fedflow.serving.doors.wsgi import application
 from fedflow.serving.guest_features import GuestFeatures
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.inference import Inference
@@ -27,20 +28,19 @@ from fedflow.serving.load_state import LoadState
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.online import Build
-from fedflow.serving.open_inference import OpenInference
-from fedflow.serving.partner_calls import PartnerCalls
-from fedflow.serving.partner_parts import PartnerParts
-from fedflow.serving.partners import HostParts, PartnersServer
+from fedflow.serving.partners.audit import CallAudit
+from fedflow.serving.partners.partner_calls import PartnerCalls
+from fedflow.serving.partners.partner_parts import PartnerParts
+from fedflow.serving.partners.partners import HostParts, PartnersServer
 from fedflow.serving.scores import Scores
-from fedflow.serving.service_options import LONGEST_STALE_S
-from fedflow.serving.service_state import ServiceState
-from fedflow.serving.services import Services
+from fedflow.serving.services.service_options import LONGEST_STALE_S
+from fedflow.serving.services.service_state import ServiceState
+from fedflow.serving.services.services import Services
+from fedflow.serving.services.shadows import Shadows
 from fedflow.serving.settings import AdminPort, CallersPort, FeatureSettings, ServingSettings
-from fedflow.serving.shadows import Shadows
 from fedflow.serving.sources.source import FeatureSource, open_feature_source
 from fedflow.serving.state_file import StateFile
 from fedflow.serving.warm_up import WarmUp
-from fedflow.serving.wsgi import application
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +192,9 @@ class ServingProcess:
     def _listen_grpc(
         self, answering: Answering, fate: FateInference, open_inference: OpenInference
     ) -> None:
-        from fedflow.serving.callers_grpc import CallersGrpcServer  # with protobuf, if it is on
+        from fedflow.serving.doors.callers_grpc import (
+            CallersGrpcServer,  # with protobuf, if it is on
+        )
 
         server = CallersGrpcServer(
             self._settings.callers, answering, fate, open_inference, clock=self._clock
@@ -260,13 +262,13 @@ class ServingProcess:
 
 
 def _admin_document() -> dict[str, Any]:
-    from fedflow.serving.openapi import admin_document  # made for the few who read it
+    from fedflow.serving.doors.openapi import admin_document  # made for the few who read it
 
     return admin_document()
 
 
 def _callers_document() -> dict[str, Any]:
-    from fedflow.serving.openapi import callers_document  # as above
+    from fedflow.serving.doors.openapi import callers_document  # as above
 
     return callers_document()
 

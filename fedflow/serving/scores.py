@@ -8,9 +8,9 @@ from fedflow.serving.caches.results import CachedResults
 from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, is_partners_fault
 from fedflow.serving.inference import Inference
 from fedflow.serving.models import ServedModel
-from fedflow.serving.partner_parts import OnlineRow, scope_of
-from fedflow.serving.service_options import DEFAULT_SCORE
-from fedflow.serving.services import SelectedVersion
+from fedflow.serving.partners.partner_parts import OnlineRow, scope_of
+from fedflow.serving.services.service_options import DEFAULT_SCORE
+from fedflow.serving.services.services import SelectedVersion
 
 
 class Scores:

@@ -15,12 +15,12 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.serving_process import BadServingRequest, VersionNotLoaded
 from fedflow.base.ids import new_request_id
-from fedflow.serving.messages import IdValue
+from fedflow.serving.doors.tensors import undeclared_id
 from fedflow.serving.models import ServedModel, ServedModels
-from fedflow.serving.partner_parts import OnlineRow, PartnerParts
-from fedflow.serving.services import ServedService, Services
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.partners.partner_parts import OnlineRow, PartnerParts
+from fedflow.serving.services.services import ServedService, Services
 from fedflow.serving.settings import ServingSettings
-from fedflow.serving.tensors import undeclared_id
 
 
 class WarmUpRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,12 @@ import grpc
 import numpy as np
 import pytest
 
-from fedflow.serving.messages import METHOD, PartnerResponse, pack_message, read_partner_request
+from fedflow.serving.partners.messages import (
+    METHOD,
+    PartnerResponse,
+    pack_message,
+    read_partner_request,
+)
 from fedflow.serving.scoring.host_answer import answer_of
 from tests.support.linear_model import (
     GUEST,

@@ -15,7 +15,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 import fedflow.serving
-from fedflow.serving import admin, callers, fate_inference, inference_protocol, services, tensors
+from fedflow.serving.doors import admin, callers, fate_inference, inference_protocol, tensors
+from fedflow.serving.services import services
 from tests.support.linear_model import MODEL_ID, share_of
 from tests.support.serving_processes import ServingPlace, serving_pair
 

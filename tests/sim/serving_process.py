@@ -24,17 +24,17 @@ from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.inference import Inference
 from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
-from fedflow.serving.messages import PartnerRequest, PartnerResponse
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
-from fedflow.serving.partner_calls import PartnerCalls
-from fedflow.serving.partner_parts import OnlineRow, PartnerParts
-from fedflow.serving.partners import HostParts
+from fedflow.serving.partners.messages import PartnerRequest, PartnerResponse
+from fedflow.serving.partners.partner_calls import PartnerCalls
+from fedflow.serving.partners.partner_parts import OnlineRow, PartnerParts
+from fedflow.serving.partners.partners import HostParts
 from fedflow.serving.scores import Scores
-from fedflow.serving.service_state import ServiceState
-from fedflow.serving.services import Services
+from fedflow.serving.services.service_state import ServiceState
+from fedflow.serving.services.services import Services
+from fedflow.serving.services.shadows import Shadows
 from fedflow.serving.settings import ServingSettings
-from fedflow.serving.shadows import Shadows
 from fedflow.serving.sources.source import FoundFeatures
 from fedflow.serving.state_file import StateFile
 from fedflow.wire.deployed_model import DeployedModel

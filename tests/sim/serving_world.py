@@ -35,8 +35,8 @@ from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.serving.answering import AnsweredRow
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import PartnerRequest, PartnerResponse
-from fedflow.serving.services import BindService
+from fedflow.serving.partners.messages import PartnerRequest, PartnerResponse
+from fedflow.serving.services.services import BindService
 from fedflow.wire.deployed_model import DeployedModel
 from tests.sim.clock import FakeClock, Time
 from tests.sim.serving_process import Crash, SimServing

@@ -13,8 +13,8 @@ from fedflow.serving.caches.keys import CacheKeys, new_secret, own_secret, read_
 from fedflow.serving.caches.partner_results import PartnerResults
 from fedflow.serving.caches.results import CachedResults
 from fedflow.serving.caches.settings import CacheSettings
-from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.partners.messages import IdValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

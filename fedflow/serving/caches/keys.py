@@ -19,7 +19,7 @@ import msgspec
 
 from fedflow.base.errors.serving_process import BadServingSetting, ServingStateNotUsable
 from fedflow.base.values import dataclass
-from fedflow.serving.messages import IdValue
+from fedflow.serving.partners.messages import IdValue
 
 TAG_BYTES: Final = 8  #: of the parts that find entries
 _LEAST_BYTES: Final = 32  #: of a secret

@@ -22,8 +22,8 @@ from fedflow.serving.caches.keys import CacheKey, CacheKeys, CacheScope, CacheSe
 from fedflow.serving.caches.memory import MemoryCache
 from fedflow.serving.caches.settings import PartnerCacheSettings
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import IdValue, PartnerResponse
 from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.partners.messages import IdValue, PartnerResponse
 
 _PART_BYTES: Final = 200  #: of a part without its payload
 

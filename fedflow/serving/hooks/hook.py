@@ -12,7 +12,7 @@ import msgspec
 from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.serving_process import HookNotUsable
 from fedflow.base.values import dataclass
-from fedflow.serving.messages import IdValue
+from fedflow.serving.partners.messages import IdValue
 
 BEFORE: Final = "before"
 AFTER: Final = "after"

@@ -25,8 +25,8 @@ from fedflow.serving.hooks.hook import (
     RowFault,
     open_hook,
 )
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.service_options import HookUse, ServiceOptions
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.service_options import HookUse, ServiceOptions
 
 RESERVED: Final = frozenset(
     {"score", "label", "creditScore", "modelId", "modelVersion", "timestamp", "selectedBy",

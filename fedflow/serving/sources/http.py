@@ -24,7 +24,7 @@ import requests
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.base.thread_starts import Pool
-from fedflow.serving.messages import MOST_VERSION
+from fedflow.serving.partners.messages import MOST_VERSION
 from fedflow.serving.sources.source import (
     FeatureFault,
     FoundFeatures,

@@ -15,7 +15,7 @@ from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import MOST_VERSION, IdValue
+from fedflow.serving.partners.messages import MOST_VERSION, IdValue
 
 GROUP: Final = "fedflow.serving.feature_source"
 _BUILT_IN: Final = ("composite", "http", "mysql", "redis", "sqlite", "table")

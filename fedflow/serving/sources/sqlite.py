@@ -23,7 +23,7 @@ import msgspec
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.serving_process import BadServingSetting
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import IdValue
+from fedflow.serving.partners.messages import IdValue
 from fedflow.serving.sources.query import NamedQuery
 from fedflow.serving.sources.source import (
     FeatureFault,

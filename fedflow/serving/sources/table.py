@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.serving.messages import MOST_VERSION
+from fedflow.serving.partners.messages import MOST_VERSION
 from fedflow.serving.sources.source import (
     FeatureFault,
     FoundFeatures,

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.errors.serving_process import BadServingRequest
-from fedflow.serving.binary_tensors import binary_names, read_binary_request, split_outputs
-from fedflow.serving.tensor_bytes import pack_values, unpack_values
-from fedflow.serving.tensors import RawTensor, TensorLimits, read_infer_request, read_rows
+from fedflow.serving.doors.binary_tensors import binary_names, read_binary_request, split_outputs
+from fedflow.serving.doors.tensor_bytes import pack_values, unpack_values
+from fedflow.serving.doors.tensors import RawTensor, TensorLimits, read_infer_request, read_rows
 from tests.unit.serving.test_tensors import FactsOfModel
 
 LIMITS = TensorLimits(rows=300, values=1000, ids=None)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fedflow.base.errors.serving_process import ServingStateNotUsable
-from fedflow.serving.audit import CallAudit, calls_about
-from fedflow.serving.messages import PartnerRequest
+from fedflow.serving.partners.audit import CallAudit, calls_about
+from fedflow.serving.partners.messages import PartnerRequest
 from tests.sim.clock import FakeClock
 
 DAY_MS = 86_400_000

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from fedflow.base.errors.serving_process import BadServingSetting, TokenNotValid
 from fedflow.cli.serving import command as main
-from fedflow.serving.caller_keys import CallerKeys, new_key
 from fedflow.serving.codes import ServingCode
+from fedflow.serving.doors.caller_keys import CallerKeys, new_key
 from fedflow.serving.settings import CallerKey, parse_serving_settings
 from tests.sim.clock import FakeClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.serving.circuit import PartnerCircuit
+from fedflow.serving.partners.circuit import PartnerCircuit
 from tests.sim.clock import FakeClock
 
 

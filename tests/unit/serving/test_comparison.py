@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from fedflow.serving.codes import ItemAnswer, failed
-from fedflow.serving.comparison import LEARNED, VersionComparison
-from fedflow.serving.shadows import MOST, Shadows
+from fedflow.serving.services.comparison import LEARNED, VersionComparison
+from fedflow.serving.services.shadows import MOST, Shadows
 
 V1, V2 = ("m", "v1"), ("m", "v2")
 PARTS = {V1: "90%", V2: "10%"}

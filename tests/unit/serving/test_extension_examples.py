@@ -16,8 +16,8 @@ from fedflow.base.decoding import decode_as
 from fedflow.base.errors.serving_process import BadServingSetting, HookNotUsable
 from fedflow.serving.codes import ItemAnswer, failed
 from fedflow.serving.hooks.service_hooks import hooks_of
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.service_options import HookUse, ServiceOptions
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.service_options import HookUse, ServiceOptions
 from fedflow.serving.sources.source import FeatureFault, open_feature_source
 from tests.unit.docs.markdown import ROOT
 

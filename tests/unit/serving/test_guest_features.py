@@ -10,7 +10,7 @@ import pytest
 
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.guest_features import GuestFeatures
-from fedflow.serving.partner_parts import OnlineRow
+from fedflow.serving.partners.partner_parts import OnlineRow
 from fedflow.serving.sources.source import FeatureFault, Ids, open_feature_source
 
 INPUTS = ("x0", "x1")

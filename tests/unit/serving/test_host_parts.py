@@ -13,10 +13,10 @@ import pytest
 from fedflow.base.clock import SystemClock
 from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
-from fedflow.serving.messages import PartnerRequest
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModels
-from fedflow.serving.partners import HostParts
+from fedflow.serving.partners.messages import PartnerRequest
+from fedflow.serving.partners.partners import HostParts
 from fedflow.serving.settings import ServingLimits, ServingSettings
 from fedflow.serving.sources.source import FeatureFault, FeatureSource, FoundFeatures, not_found
 from fedflow.serving.state_file import StateFile

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.errors.serving_process import BadServingRequest
+from fedflow.serving.doors.open_inference import InferAnswer
+from fedflow.serving.doors.open_inference_messages import infer_message, read_infer_message
+from fedflow.serving.doors.tensor_bytes import unpack_values
+from fedflow.serving.doors.tensors import InferRequest, TensorLimits, check_asked, read_rows
 from fedflow.serving.inference import MOST_VALUES
-from fedflow.serving.open_inference import InferAnswer
-from fedflow.serving.open_inference_messages import infer_message, read_infer_message
 from fedflow.serving.pb import open_inference_pb2 as pb
-from fedflow.serving.tensor_bytes import unpack_values
-from fedflow.serving.tensors import InferRequest, TensorLimits, check_asked, read_rows
 from tests.unit.serving.test_tensors import FactsOfModel
 
 LIMITS = TensorLimits(rows=5, values=20, ids=None)

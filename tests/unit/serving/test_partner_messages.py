@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fedflow.serving.messages import (
+from fedflow.serving.metrics import LabelledCounts, LabelledHistogram
+from fedflow.serving.partners.messages import (
     PartnerRequest,
     PartnerResponse,
     pack_message,
     read_partner_request,
     read_partner_response,
 )
-from fedflow.serving.metrics import LabelledCounts, LabelledHistogram
 
 REQUEST = PartnerRequest(
     guest="9999", host="10000", model_id="m", model_version="v", digest="d", request_ids=["r"],

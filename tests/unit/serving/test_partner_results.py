@@ -17,8 +17,8 @@ from fedflow.serving.caches.caches import open_caches
 from fedflow.serving.caches.partner_results import FoundParts, PartnerResults
 from fedflow.serving.caches.settings import CacheSettings
 from fedflow.serving.caches.sqlite import SqliteCache
-from fedflow.serving.messages import PartnerResponse, pack_message, read_partner_response
 from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.partners.messages import PartnerResponse, pack_message, read_partner_response
 from fedflow.serving.scoring.host_answer import (
     answer_of,
     is_failed_row,

@@ -18,8 +18,8 @@ from fedflow.serving.codes import Degraded, ItemAnswer, failed
 from fedflow.serving.hooks.hook import HookAnswer, HookRow
 from fedflow.serving.hooks.limited_calls import HANGS, PAUSE_S, THREADS
 from fedflow.serving.hooks.service_hooks import NO_HOOKS, Hooks, hooks_of
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.service_options import HookUse, ServiceOptions
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.service_options import HookUse, ServiceOptions
 from tests.support.hooks import CHANGE, RELEASE, offered
 
 

@@ -19,7 +19,7 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.serving.load_state import LoadState, StoredLoad, VersionKey, sha256_of
-from fedflow.serving.releases import (
+from fedflow.serving.services.releases import (
     HeaderRule,
     Release,
     ReleasedVersion,
@@ -28,9 +28,9 @@ from fedflow.serving.releases import (
     with_version,
     without_version,
 )
-from fedflow.serving.selection import choose, user_of
-from fedflow.serving.service_options import ServiceOptions
-from fedflow.serving.service_state import ServiceState
+from fedflow.serving.services.selection import choose, user_of
+from fedflow.serving.services.service_options import ServiceOptions
+from fedflow.serving.services.service_state import ServiceState
 from fedflow.serving.state_file import StateFile
 
 MODEL = "guest-9999#host-10000#model"

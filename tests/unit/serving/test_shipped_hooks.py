@@ -11,8 +11,8 @@ from fedflow.base.errors.serving_process import HookNotUsable
 from fedflow.components.scoring.scorecard import ScorecardParams, credit_scores
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.hooks.service_hooks import hooks_of
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.service_options import HookUse, ServiceOptions
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.service_options import HookUse, ServiceOptions
 
 
 def rows(hook: str, *features: Any, **options: Any) -> list[Any]:

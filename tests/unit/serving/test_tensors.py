@@ -13,7 +13,7 @@ import pytest
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.serving.codes import ItemAnswer, failed
-from fedflow.serving.tensors import (
+from fedflow.serving.doors.tensors import (
     TensorLimits,
     input_facts,
     output_facts,

@@ -17,9 +17,9 @@ from fedflow.base.clock import Clock
 from fedflow.serving.answering import AnsweredRow, Answering, CallerRequest
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
 from fedflow.serving.inference import MOST_VALUES
-from fedflow.serving.messages import IdValue
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.services import SelectedVersion
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.services import SelectedVersion
 from fedflow.serving.settings import ServingLimits
 
 _Values = dict[str, str | int | float | bool | None]

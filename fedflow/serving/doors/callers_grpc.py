@@ -26,18 +26,18 @@ from fedflow.base.ids import new_request_id
 from fedflow.base.thread_starts import Pool
 from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.fate_inference import FateInference
-from fedflow.serving.inference import case_id_of
-from fedflow.serving.open_inference import NotAnswered, OpenInference
-from fedflow.serving.open_inference_messages import (
+from fedflow.serving.doors.fate_inference import FateInference
+from fedflow.serving.doors.open_inference import NotAnswered, OpenInference
+from fedflow.serving.doors.open_inference_messages import (
     infer_message,
     metadata_message,
     read_infer_message,
 )
+from fedflow.serving.doors.wsgi import json_answer
+from fedflow.serving.inference import case_id_of
 from fedflow.serving.pb import fate_serving_pb2 as fate_pb
 from fedflow.serving.pb import open_inference_pb2 as pb
 from fedflow.serving.settings import CallersPort, CallersTls
-from fedflow.serving.wsgi import json_answer
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.thread_starts import Pool
 from fedflow.rpc.client.channels import Channels
-from fedflow.serving.circuit import PartnerCircuit
 from fedflow.serving.codes import OF_HOST, ItemAnswer, ServingCode, failed, failed_at_host
-from fedflow.serving.messages import (
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.partners.circuit import PartnerCircuit
+from fedflow.serving.partners.messages import (
     METHOD,
     PartnerRequest,
     PartnerResponse,
     pack_message,
     read_partner_response,
 )
-from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.settings import ServingLimits
 
 logger = logging.getLogger(__name__)

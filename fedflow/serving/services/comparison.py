@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.drift import stability_index
-from fedflow.serving.releases import Version
+from fedflow.serving.services.releases import Version
 
 LEARNED: Final = 256  #: scores that give the bins
 BINS: Final = 10

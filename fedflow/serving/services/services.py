@@ -20,12 +20,12 @@ from fedflow.base.errors.serving_process import (
     VersionNotLoaded,
 )
 from fedflow.base.values import dataclass
-from fedflow.serving.comparison import VersionComparison
 from fedflow.serving.hooks.service_hooks import Hooks, UnusableHooks, hooks_of
-from fedflow.serving.messages import IdValue
 from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.partners.messages import IdValue
 from fedflow.serving.rates import Rate
-from fedflow.serving.releases import (
+from fedflow.serving.services.comparison import VersionComparison
+from fedflow.serving.services.releases import (
     HeaderRule,
     Percent,
     Release,
@@ -34,15 +34,20 @@ from fedflow.serving.releases import (
     check_release,
     with_version,
 )
-from fedflow.serving.selection import Header, choose, user_of
-from fedflow.serving.service_options import (
+from fedflow.serving.services.selection import Header, choose, user_of
+from fedflow.serving.services.service_options import (
     CACHED_STALE,
     DEFAULT_SCORE,
     GUEST_ONLY,
     NO_OPTIONS,
     ServiceOptions,
 )
-from fedflow.serving.service_state import BoundService, PastRelease, ReleaseChange, ServiceState
+from fedflow.serving.services.service_state import (
+    BoundService,
+    PastRelease,
+    ReleaseChange,
+    ServiceState,
+)
 from fedflow.serving.settings import SERVICE_ID
 
 logger = logging.getLogger(__name__)

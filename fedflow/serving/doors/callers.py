@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
-from fedflow.serving.admin import look_answer
 from fedflow.serving.answering import Answering, CallerRequest
-from fedflow.serving.fate_inference import FateInference
+from fedflow.serving.doors.admin import look_answer
+from fedflow.serving.doors.fate_inference import FateInference
+from fedflow.serving.doors.inference_protocol import InferenceProtocol, is_of_protocol
+from fedflow.serving.doors.open_inference import OpenInference
+from fedflow.serving.doors.wsgi import HttpAnswer, HttpCall, json_answer, no_route
 from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference_protocol import InferenceProtocol, is_of_protocol
-from fedflow.serving.open_inference import OpenInference
-from fedflow.serving.wsgi import HttpAnswer, HttpCall, json_answer, no_route
 
 _ANY_VERSION: Final = re.compile(r"\A/federation/v?[0-9]{1,3}(\.[0-9]{1,3})?/")
 

@@ -10,8 +10,8 @@ import msgspec
 
 from fedflow.base.errors.serving_process import BindingRefused, ServiceNotBound, VersionNotLoaded
 from fedflow.base.values import dataclass
-from fedflow.serving.releases import Release, Version, release_of, without_version
-from fedflow.serving.service_options import ServiceOptions
+from fedflow.serving.services.releases import Release, Version, release_of, without_version
+from fedflow.serving.services.service_options import ServiceOptions
 from fedflow.serving.state_file import ADD_SERVICE, StateFile
 
 _KEPT: Final = 100  #: releases per service that a rollback may go back to

@@ -10,18 +10,25 @@ import msgspec
 
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.base.values import dataclass
+from fedflow.serving.doors.wsgi import (
+    JSON,
+    HttpAnswer,
+    HttpCall,
+    check_token,
+    json_answer,
+    no_route,
+)
 from fedflow.serving.drift import VersionDrift, drift_answer, drift_lines
 from fedflow.serving.health import ServingHealth
 from fedflow.serving.load_state import VersionKey
-from fedflow.serving.messages import IdValue
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
-from fedflow.serving.releases import Release, plain
-from fedflow.serving.service_state import BoundService, ReleaseChange
-from fedflow.serving.services import BindService, Services, compared
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.services.releases import Release, plain
+from fedflow.serving.services.service_state import BoundService, ReleaseChange
+from fedflow.serving.services.services import BindService, Services, compared
 from fedflow.serving.settings import ServingSettings
 from fedflow.serving.warm_up import WarmUp, WarmUpRows
-from fedflow.serving.wsgi import JSON, HttpAnswer, HttpCall, check_token, json_answer, no_route
 
 _PREFIX: Final = "/admin/v1/"
 

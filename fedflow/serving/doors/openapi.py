@@ -14,11 +14,10 @@ import msgspec
 
 from fedflow import __version__
 from fedflow.base.values import dataclass
-from fedflow.serving.admin import PrepareLoad, PurgeCaches
-from fedflow.serving.binary_tensors import LENGTH_HEADER
-from fedflow.serving.fate_inference import BatchRequest, SingleRequest
-from fedflow.serving.metrics import CONTENT_TYPE
-from fedflow.serving.openapi_schemas import (
+from fedflow.serving.doors.admin import PrepareLoad, PurgeCaches
+from fedflow.serving.doors.binary_tensors import LENGTH_HEADER
+from fedflow.serving.doors.fate_inference import BatchRequest, SingleRequest
+from fedflow.serving.doors.openapi_schemas import (
     ANY,
     OUTCOME,
     REF,
@@ -30,10 +29,11 @@ from fedflow.serving.openapi_schemas import (
     named,
     object_of,
 )
-from fedflow.serving.services import BindService
-from fedflow.serving.tensors import InferRequest
+from fedflow.serving.doors.tensors import InferRequest
+from fedflow.serving.doors.wsgi import DOCUMENT, JSON
+from fedflow.serving.metrics import CONTENT_TYPE
+from fedflow.serving.services.services import BindService
 from fedflow.serving.warm_up import WarmedRows, WarmUpRows
-from fedflow.serving.wsgi import DOCUMENT, JSON
 
 _BYTES: Final = "application/octet-stream"
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from fedflow.base.errors.serving_process import BadServingRequest
-from fedflow.serving.tensor_bytes import pack_values
-from fedflow.serving.tensors import (
+from fedflow.serving.doors.tensor_bytes import pack_values
+from fedflow.serving.doors.tensors import (
     InferRequest,
     InputTensor,
     Parameters,

@@ -18,16 +18,16 @@ from typing import Final
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.serving.answering import Answering, CallerRequest
-from fedflow.serving.binary_tensors import (
+from fedflow.serving.codes import ServingCode
+from fedflow.serving.doors.binary_tensors import (
     LENGTH_HEADER,
     binary_names,
     read_binary_request,
     split_outputs,
 )
-from fedflow.serving.codes import ServingCode
-from fedflow.serving.open_inference import InferAnswer, NotAnswered, OpenInference
-from fedflow.serving.tensors import InferRequest
-from fedflow.serving.wsgi import HttpAnswer, HttpCall, json_answer, no_route
+from fedflow.serving.doors.open_inference import InferAnswer, NotAnswered, OpenInference
+from fedflow.serving.doors.tensors import InferRequest
+from fedflow.serving.doors.wsgi import HttpAnswer, HttpCall, json_answer, no_route
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,10 @@ from math import nan
 from typing import Any, Final
 
 from fedflow.base.errors.serving_process import BadServingRequest
-from fedflow.serving.binary_tensors import raw_tensor
-from fedflow.serving.inference import MOST_VALUES
-from fedflow.serving.open_inference import InferAnswer
-from fedflow.serving.pb import open_inference_pb2 as pb
-from fedflow.serving.tensor_bytes import pack_values, text_of, without_nan
-from fedflow.serving.tensors import (
+from fedflow.serving.doors.binary_tensors import raw_tensor
+from fedflow.serving.doors.open_inference import InferAnswer
+from fedflow.serving.doors.tensor_bytes import pack_values, text_of, without_nan
+from fedflow.serving.doors.tensors import (
     InferRequest,
     InputTensor,
     Parameters,
@@ -24,6 +22,8 @@ from fedflow.serving.tensors import (
     WantedOutput,
     bad_tensor,
 )
+from fedflow.serving.inference import MOST_VALUES
+from fedflow.serving.pb import open_inference_pb2 as pb
 
 _FIELDS: Final = {
     "BOOL": "bool_contents",

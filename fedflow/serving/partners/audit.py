@@ -23,7 +23,7 @@ import msgspec
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import ServingStateNotUsable
 from fedflow.serving.caches.keys import CacheKeys, own_secret
-from fedflow.serving.messages import IdValue, PartnerRequest
+from fedflow.serving.partners.messages import IdValue, PartnerRequest
 
 KEY_FILE: Final = "audit.key"
 FOLDER: Final = "audit"

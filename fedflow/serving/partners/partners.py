@@ -22,17 +22,17 @@ from fedflow.base.errors.start import PortInUse
 from fedflow.base.shares import Shares
 from fedflow.base.thread_starts import Pool
 from fedflow.rpc.credentials import Credentials, certificate_party
-from fedflow.serving.audit import CallAudit
 from fedflow.serving.codes import ServingCode
-from fedflow.serving.messages import (
+from fedflow.serving.metrics import ServingMetrics
+from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.partners.audit import CallAudit
+from fedflow.serving.partners.messages import (
     METHOD,
     PartnerRequest,
     PartnerResponse,
     pack_message,
     read_partner_request,
 )
-from fedflow.serving.metrics import ServingMetrics
-from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.rates import Rate
 from fedflow.serving.scoring.host_answer import with_decimals
 from fedflow.serving.settings import PartnersPort, ServingSettings

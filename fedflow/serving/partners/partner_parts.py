@@ -13,11 +13,11 @@ from fedflow.base.values import dataclass
 from fedflow.serving.caches.keys import CacheScope
 from fedflow.serving.caches.partner_results import FoundParts, PartnerResults
 from fedflow.serving.codes import OF_HOST, Degraded, ItemAnswer, ServingCode, failed_at_host
-from fedflow.serving.messages import IdValue, PartnerRequest, PartnerResponse
 from fedflow.serving.models import ServedModel
-from fedflow.serving.partner_calls import PartnerCalls
+from fedflow.serving.partners.messages import IdValue, PartnerRequest, PartnerResponse
+from fedflow.serving.partners.partner_calls import PartnerCalls
 from fedflow.serving.scoring.host_answer import join_rows, rows_of
-from fedflow.serving.service_options import (
+from fedflow.serving.services.service_options import (
     CACHED_STALE,
     GUEST_ONLY,
     NO_OPTIONS,

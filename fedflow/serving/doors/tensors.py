@@ -18,9 +18,9 @@ from fedflow.base.decoding import read_as
 from fedflow.base.errors.serving_process import BadServingRequest
 from fedflow.base.values import dataclass
 from fedflow.serving.codes import ItemAnswer
-from fedflow.serving.messages import IdValue
+from fedflow.serving.doors.tensor_bytes import unpack_values
 from fedflow.serving.online import ServableModel
-from fedflow.serving.tensor_bytes import unpack_values
+from fedflow.serving.partners.messages import IdValue
 
 SEND_TO_REMOTE: Final = "send_to_remote"  #: parameter of tensors with ids for the partners
 

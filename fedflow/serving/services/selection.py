@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from fedflow.serving.messages import IdValue
-from fedflow.serving.releases import Release, Version
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.services.releases import Release, Version
 
 Header = Callable[[str], str]
 """Returns the value of a header of a request; an empty text: there is none."""

@@ -10,16 +10,9 @@ from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
 from fedflow.serving.answering import Answering, CallerRequest
-from fedflow.serving.binary_tensors import EXTENSION
 from fedflow.serving.codes import ItemAnswer, ServingCode, failed
-from fedflow.serving.health import ServingHealth
-from fedflow.serving.inference import MOST_VALUES
-from fedflow.serving.messages import IdValue
-from fedflow.serving.models import ServedModels
-from fedflow.serving.partner_parts import OnlineRow
-from fedflow.serving.services import SelectedVersion
-from fedflow.serving.settings import ServingSettings
-from fedflow.serving.tensors import (
+from fedflow.serving.doors.binary_tensors import EXTENSION
+from fedflow.serving.doors.tensors import (
     InferRequest,
     Parameters,
     Tensor,
@@ -30,6 +23,13 @@ from fedflow.serving.tensors import (
     output_tensors,
     read_rows,
 )
+from fedflow.serving.health import ServingHealth
+from fedflow.serving.inference import MOST_VALUES
+from fedflow.serving.models import ServedModels
+from fedflow.serving.partners.messages import IdValue
+from fedflow.serving.partners.partner_parts import OnlineRow
+from fedflow.serving.services.services import SelectedVersion
+from fedflow.serving.settings import ServingSettings
 
 
 class NotAnswered(Exception):

@@ -1,0 +1,1 @@
+"""How callers and operators reach a serving process: HTTP, gRPC, and what they speak."""

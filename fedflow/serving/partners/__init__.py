@@ -1,0 +1,1 @@
+"""Both ends of a call between serving processes, and what is done without an answer."""

@@ -1,0 +1,1 @@
+"""Services and their releases: which version answers whom, and how versions compare."""
