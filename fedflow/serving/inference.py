@@ -12,7 +12,7 @@ from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.serving.codes import Degraded, ItemAnswer, ServingCode, failed, failed_at_host
+from fedflow.serving.codes import OF_HOST, Degraded, ItemAnswer, ServingCode, failed, failed_at_host
 from fedflow.serving.guest_features import GuestFeatures
 from fedflow.serving.joining import JoinedRequests, TooManyWait, WaitedTooLong
 from fedflow.serving.metrics import ServingMetrics
@@ -28,6 +28,7 @@ MOST_VALUES: Final = 100_000  #: features in all rows of a request
 _CASE_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 _BUSY: Final = "so many requests of this model wait already that this one is refused"
 _LATE: Final = "the request was not answered in time"
+_UNUSABLE: Final = OF_HOST + ServingCode.BAD_RESPONSE
 _DEFECT: Final = "internal error; the log has the details"
 
 
@@ -115,6 +116,8 @@ class Inference:
         local = model.local(batch)
         parts = self._partners.ask(served, rows, deadline_s) if model.hosts else {}
         answers = _merged(served, local, parts, len(rows))
+        if any(one.retcode == _UNUSABLE for one in answers):
+            self._partners.forget(served, rows)
         served.drift.count(batch.features, answers)
         return answers
 

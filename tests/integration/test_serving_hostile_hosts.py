@@ -210,6 +210,28 @@ def test_a_slow_host_takes_no_longer_than_the_budget(
     assert guest.infer(ROW)["retcode"] == 0
 
 
+def test_a_part_that_the_model_cannot_use_is_not_kept(tmp_path: Path) -> None:
+    """It is whole, so a cache takes it; another request for the same user has its score."""
+    host = HostileHost()
+    guest = ServingPlace(
+        tmp_path,
+        {
+            "party_id": GUEST, "callers": {"port": 0}, "admin": {"port": 0},
+            "partners": {"port": 0}, "routes": {HOST: f"127.0.0.1:{host.port}"},
+            "caches": {"partners": {"enabled": True}},
+        },
+    )  # fmt: skip
+    with quiet_end(guest):
+        guest.start()
+        guest.load("load-v1", share_of("guest"))
+        guest.bind()
+        without_scores = answer_of(np.zeros(1, np.bool_)).to_bytes()
+        host.next = [whole(PartnerResponse(partial=without_scores))]
+        assert guest.infer(ROW)["retcode"] == 2135
+        assert guest.infer(ROW)["data"]["score"] == pytest.approx(SCORE, abs=1e-12)
+    host.stop()
+
+
 def test_a_user_whom_one_host_of_two_does_not_know(tmp_path: Path) -> None:
     """Such a row has the code of that host, or `guest_only` without it; the others have scores."""
     knows, does_not = HostileHost(), HostileHost()

@@ -101,7 +101,7 @@ class LinearModel:
             try:
                 said = read_answer(raw).scores[:, 0].tolist()
                 total = [a + b for a, b in zip(total, said, strict=True)]
-            except ValueError as exc:
+            except (ValueError, IndexError) as exc:
                 raise BadPartial(party=party, reason=str(exc)) from exc
         scores = [logistic(one) for one in total]
         return [LinearScore(score=one, label=int(one > 0.5)) for one in scores]

@@ -214,6 +214,10 @@ class PartnerResults:
         if found.purges != self._purges:
             self._remove(found.keys)
 
+    def forget(self, scope: CacheScope, party: str, ids: Sequence[Mapping[str, IdValue]]) -> None:
+        """Forget parts of rows that turned out to be of no use."""
+        self._remove(self._keys.parts(scope, party, ids))
+
     def purge(self, selection: CacheSelection) -> int:
         """Forget all selected parts; return how many. Raises: CacheNotPurged."""
         with self._lock:

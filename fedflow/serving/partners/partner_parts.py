@@ -81,6 +81,13 @@ class PartnerParts:
                 self._help(served, host, rows, part)
         return parts
 
+    def forget(self, served: ServedModel, rows: Sequence[OnlineRow]) -> None:
+        """Forget what hosts said of rows: the model cannot use it."""
+        if self._cached is not None:
+            scope, ids = scope_of(served, rows[0].service_id), [row.ids for row in rows]
+            for host in served.model.hosts:
+                self._cached.forget(scope, host, ids)
+
     def _with_cached(
         self,
         cached: PartnerResults,
