@@ -111,7 +111,7 @@ class VersionDrift:
         ]
         with self._lock:
             new = False
-            if rows and features.shape[1] == self._width:
+            if rows and features.shape[1] >= self._width:  # columns of one value are behind
                 sample = features[:: -(-rows // SAMPLED)]
                 for table in self._features:
                     new |= table.count(sample)

@@ -87,7 +87,7 @@ class ColumnExpand:
         if not params.need_run:
             return Outputs(data=(table,), passed=True)
         model = own_model(ctx, PARAM)
-        names, values = _columns(params) if model is None else _stored(model)
+        names, values = _columns(params) if model is None else stored_columns(model)
         _check(table, names)
         schema = _expanded(table.schema, names, ctx.site)
         header = list(schema.names)
@@ -110,7 +110,8 @@ def _columns(params: ColumnExpandParams) -> tuple[tuple[str, ...], tuple[str, ..
     return names, tuple(str(value) for value in each)
 
 
-def _stored(model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def stored_columns(model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names and values of the columns that a model adds. Raises: BadData: it is none."""
     try:
         names = tuple(str(name) for name in model.meta["append_header"])
         values = tuple(str(value) for value in model.meta["fill_value"])

@@ -27,6 +27,7 @@ from fedflow.serving.scoring.batch import Batch, Floats, LocalPart, RowHeader, S
 from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, answer_of, read_answer
 from fedflow.serving.scoring.predicted import Predicted
 from fedflow.serving.scoring.registry import (
+    CONSTANTS,
     INPUTS,
     MEASURING,
     MODELS,
@@ -76,6 +77,19 @@ class RowInput(Protocol):
 
     def read(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
         """Return the rows; those that cannot be read have an error."""
+
+
+class _WithConstants:
+    """Reads rows that have some columns of one value, whatever is given for them."""
+
+    def __init__(self, source: RowInput, constants: Mapping[str, str]) -> None:
+        self._source = source
+        self._constants = constants
+        self.header = source.header
+
+    def read(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
+        """Return the rows; those that cannot be read have an error."""
+        return self._source.read([{**row, **self._constants} for row in rows])
 
 
 class OnlineModel:
@@ -192,7 +206,7 @@ class _Built:
 
     def with_model(self, model: Component, after: Component | None) -> OnlineModel:
         """Return the whole. Raises: UnservableModel."""
-        source, header, works = self._rows(model)
+        source, header, works, constants = self._rows(model)
         with _unservable(model.name):
             scorer: OnlineScorer = maker(MODELS[_module(model)])(self._source(model, header))
         predicted = scorer.predicted
@@ -202,16 +216,19 @@ class _Built:
                 predicted = finish(self._source(after, RowHeader(columns=())), predicted)
         return OnlineModel(
             share=self.share,
-            inputs=source.header.columns,
-            source=source,
+            inputs=tuple(name for name in source.header.columns if name not in constants),
+            source=_WithConstants(source, constants) if constants else source,
             works=works,
             scorer=scorer,
             predicted=predicted,
         )
 
-    def _rows(self, model: Component) -> tuple[RowInput, RowHeader, list[Work]]:
-        """Return what reads rows, their columns before the model, and the work on them."""
+    def _rows(self, model: Component) -> tuple[RowInput, RowHeader, list[Work], Mapping[str, str]]:
+        """Return what reads rows, their columns before the model, the work on them, and the values
+        of columns that have one in every row.
+        """
         source: RowInput | None = None
+        constants: dict[str, str] = {}
         header, works = RowHeader(columns=()), list[Work]()
         for component in self.chain:
             module = _module(component)
@@ -220,6 +237,11 @@ class _Built:
                     if source is not None:
                         raise ValueError("its rows were transformed before")
                     source, step = maker(INPUTS[module])(self._source(component, header))
+                elif module in CONSTANTS:
+                    if source is not None:
+                        raise ValueError("its rows were transformed before")
+                    constants |= maker(CONSTANTS[module])(self._source(component, header))
+                    continue
                 elif module in STEPS:
                     if source is None:
                         raise ValueError("no DataTransform comes before it")
@@ -234,7 +256,7 @@ class _Built:
         if source is None:
             reason = "no DataTransform comes before it, so nothing says what its columns are"
             raise UnservableModel(component=model.name, reason=reason)
-        return source, header, works
+        return source, header, works, constants
 
     def _source(self, component: Component, header: RowHeader) -> StepSource:
         share = self.share

@@ -22,6 +22,8 @@ INPUTS: Final[Mapping[str, str]] = {
     "datatransform": "inputs:data_transform",
     "dataio": "inputs:data_transform",
 }
+CONSTANTS: Final[Mapping[str, str]] = {"columnexpand": "constants:column_expand"}
+"""What gives rows columns of one value, before they are read."""
 STEPS: Final[Mapping[str, str]] = {
     "featureimputation": "columns:feature_imputation",
     "featurescale": "scaling:feature_scale",
@@ -80,7 +82,7 @@ class StepSource:
 def known(module: str) -> bool:
     """Tell whether a module, in lower case, is one that a served model may have."""
     return module in PASSED | MEASURING or any(
-        module in table for table in (INPUTS, STEPS, MODELS, SCORES)
+        module in table for table in (INPUTS, CONSTANTS, STEPS, MODELS, SCORES)
     )
 
 

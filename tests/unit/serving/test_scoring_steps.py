@@ -11,6 +11,7 @@ import pytest
 
 from fedflow.base.errors.serving import UnservableModel
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
+from fedflow.components.features.column_expand import ColumnExpand
 from fedflow.components.features.imputation import FeatureImputation
 from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.scale import FeatureScale
@@ -264,3 +265,30 @@ def test_steps_with_models_of_other_columns_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(UnservableModel, match=r"scale_0 cannot .* lack its columns other"):
         build(pipeline.deployed(GUEST))
+
+
+def test_columns_of_one_value_are_not_asked_for(tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        [
+            Node(
+                name="expand_0",
+                cls=ColumnExpand,
+                at={
+                    GUEST: {"append_header": ["e0", "e1"], "fill_value": [2, 0.125]},
+                    HOST: {"append_header": ["e0"], "fill_value": -1},
+                },
+            ),
+            read_node(),
+            Node(name="scale_0", cls=FeatureScale),
+            Node(name="hetero_lr_0", cls=HeteroLR, params=TRAINED),
+        ],
+        tmp_path,
+    )
+    rows = numbers_of(60, seed=1, missing=0.1)
+    pipeline.train(rows, labels_of(rows))
+    check_parity(pipeline, numbers_of(200, seed=2, missing=0.2))
+    guest = pipeline.online().models[GUEST]
+    assert guest.inputs == ("x0", "x1", "x2", "x3")
+    row = {"x0": 1.0, "x1": 2.0, "x2": 3.0, "x3": 4.0}
+    plain, given = (guest.local(guest.read([one])) for one in (row, {**row, "e0": 99.0}))
+    assert plain.values.tolist() == given.values.tolist()
