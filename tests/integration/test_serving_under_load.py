@@ -89,10 +89,10 @@ def test_a_killed_host_process_fails_few_and_says_why(three: Three) -> None:
         for host in three.hosts:
             begun_s = time.monotonic()
             host.kill()
-            time.sleep(1.0)
+            time.sleep(3.0)
             before = sum(found.codes.values())
             assert wait_for(lambda n=before: sum(found.codes.values()) > n + 50, timeout_s=60)
-            late = [one for one in found.failures if one[0] > begun_s + 1.0]
+            late = [one for one in found.failures if one[0] > begun_s + 3.0]
             assert late == []
             host.start()
     assert found.wrong == []

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from fedflow.base.errors.start import ServerNotStarted
 from fedflow.cli.server_process import ServerState, end, wait_until_up
 from fedflow.cli.tls import create_files
 from tests.support.linear_model import GUEST, HOST, MODEL_ID, share_of
@@ -42,7 +44,20 @@ class ServingPlace:
         self.state: ServerState | None = None
 
     def start(self) -> None:
-        """Start it; the first time on ports of the kernel, then on the same ones."""
+        """Start it; the first time on ports of the kernel, then on the same ones.
+
+        Meanwhile the kernel may have given one of these to a connection: that ends soon.
+        """
+        for _ in range(100):
+            try:
+                return self._start()
+            except ServerNotStarted as exc:
+                if "PortInUse" not in str(exc):
+                    raise
+                time.sleep(0.3)
+        return self._start()
+
+    def _start(self) -> None:
         log = self.home / "server-logs" / "server.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         conf = self.home / "serving_conf.yaml"
