@@ -22,14 +22,14 @@ from fedflow.serving.doors.tensors import undeclared_id
 from fedflow.serving.hooks.service_hooks import NO_HOOKS
 from fedflow.serving.inference import case_id_of
 from fedflow.serving.metrics import ServingMetrics
-from fedflow.serving.models import ServedModel, ServedModels
+from fedflow.serving.models import ServedModels
 from fedflow.serving.partners.messages import IdValue
 from fedflow.serving.partners.partner_parts import OnlineRow
 from fedflow.serving.scores import Scores
 from fedflow.serving.services.comparison import VersionComparison
 from fedflow.serving.services.releases import Version
 from fedflow.serving.services.selection import Header
-from fedflow.serving.services.services import SelectedVersion, ServedService, Services, version_of
+from fedflow.serving.services.services import SelectedVersion, Services, version_of
 from fedflow.serving.services.shadows import Shadows
 from fedflow.serving.settings import ServingSettings
 
@@ -140,18 +140,14 @@ class Answering:
         own = [replace(row, service_id=chosen.service_id, options=chosen.options) for row in rows]
         kept = hooks.before(own, partner_ids=self._settings.partner_ids)
         good = [row for row in kept if isinstance(row, OnlineRow)]
-        scored = (
-            self._scores.of(
-                chosen, good, remembers=asked.is_named, until_s=self._until_s(asked, rows)
-            )
-            if good
-            else []
+        scored = self._scores.of(
+            chosen, good, remembers=asked.is_named, until_s=self._until_s(asked, rows)
         )
         after = iter(hooks.after(good, scored))
         items = [next(after) if isinstance(one, OnlineRow) else one for one in kept]
         self._count(asked, chosen, items)
-        if service is not None and service.comparison is not None:
-            self._compare(asked, service, chosen.served, good, scored)
+        if good and service is not None and service.comparison is not None:
+            self._compare(asked, chosen, service.comparison, good, scored)
         return items
 
     def _until_s(self, asked: CallerRequest, rows: Sequence[OnlineRow]) -> float:
@@ -214,16 +210,14 @@ class Answering:
     def _compare(
         self,
         asked: CallerRequest,
-        service: ServedService,
-        served: ServedModel,
+        chosen: SelectedVersion,
+        comparison: VersionComparison,
         rows: Sequence[OnlineRow],
         items: Sequence[ItemAnswer],
     ) -> None:
         """Count what a version answered, and let the shadows score the same rows."""
-        comparison = service.comparison or VersionComparison()
-        own, now_s = (served.key.model_id, served.key.model_version), self._clock.monotonic_s
-        if not items:
-            return
+        key, now_s = chosen.served.key, self._clock.monotonic_s
+        own = (key.model_id, key.model_version)
         comparison.count(own, items, now_s() - asked.started_s)
 
         def score(version: Version) -> None:
@@ -235,7 +229,7 @@ class Answering:
             found = self._scores.anew(shadow, rows, deadline_s)
             comparison.count(version, found, now_s() - started_s, answered=items)
 
-        for version in service.shadows:
+        for version in chosen.shadows:
             if version != own:
                 self._shadows.run(partial(score, version))
 

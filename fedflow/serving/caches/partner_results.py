@@ -24,6 +24,7 @@ from fedflow.serving.caches.settings import PartnerCacheSettings
 from fedflow.serving.codes import ServingCode
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.partners.messages import IdValue, PartnerResponse
+from fedflow.serving.scoring.host_answer import is_failed_row, join_rows, rows_of
 
 _PART_BYTES: Final = 200  #: of a part without its payload
 
@@ -271,8 +272,6 @@ class PartnerResults:
     ) -> list[tuple[CacheKey, CachedPart, float]]:
         """Return what may be stored: key, part and life."""
         missing = found.missing
-        from fedflow.serving.scoring.host_answer import is_failed_row  # numpy, see below
-
         try:
             rows = _rows_of(response, len(missing))
         except ValueError:
@@ -343,8 +342,6 @@ def _rows_of(response: PartnerResponse, rows: int) -> list[bytes | None]:
     """
     if not response.partial:
         return [None] * rows
-    from fedflow.serving.scoring.host_answer import rows_of  # numpy: a start does without
-
     found = rows_of(response.partial)
     if len(found) != rows:
         raise ValueError(f"it is of {len(found)} rows, not of {rows}")
@@ -361,6 +358,4 @@ def _joined(rows: Sequence[bytes | None], errors: Mapping[int, Error]) -> bytes:
     filler = next((payload for payload in rows if payload is not None), None)
     if filler is None:
         return b""
-    from fedflow.serving.scoring.host_answer import join_rows  # as above
-
     return join_rows([filler if payload is None else payload for payload in rows])

@@ -24,7 +24,7 @@ from fedflow.serving.load_state import VersionKey
 from fedflow.serving.metrics import CONTENT_TYPE, ServingMetrics
 from fedflow.serving.models import ServedModels
 from fedflow.serving.partners.messages import IdValue
-from fedflow.serving.services.releases import Release, plain
+from fedflow.serving.services.releases import Release
 from fedflow.serving.services.service_state import BoundService, ReleaseChange
 from fedflow.serving.services.services import BindService, Services, compared
 from fedflow.serving.settings import ServingSettings
@@ -209,7 +209,7 @@ class AdminPortRoutes:
             "service_id": service.service_id,
             **_release(service.release),
             "bound_ms": service.bound_ms,
-            "options": plain(service.options),
+            "options": msgspec.to_builtins(service.options),
             "salt": service.salt,
             "history": [
                 {**_release(one.release), "bound_ms": one.bound_ms, "current": one.current}
@@ -278,7 +278,7 @@ def _release(release: Release) -> dict[str, Any]:
             }
             for one in release.versions
         ],
-        "rules": plain(release.rules),
+        "rules": msgspec.to_builtins(release.rules),
     }
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -21,9 +20,8 @@ from google.protobuf.message import DecodeError, Message
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.start import BadCertificate, PortInUse
+from fedflow.base.errors.start import BadCertificate
 from fedflow.base.ids import new_request_id
-from fedflow.base.thread_starts import Pool
 from fedflow.serving.answering import Answering, CallerRequest
 from fedflow.serving.codes import ServingCode
 from fedflow.serving.doors.fate_inference import FateInference
@@ -34,6 +32,7 @@ from fedflow.serving.doors.open_inference_messages import (
     read_infer_message,
 )
 from fedflow.serving.doors.wsgi import json_answer
+from fedflow.serving.grpc_port import GrpcPort
 from fedflow.serving.inference import case_id_of
 from fedflow.serving.pb import fate_serving_pb2 as fate_pb
 from fedflow.serving.pb import open_inference_pb2 as pb
@@ -82,52 +81,24 @@ class CallersGrpcServer:
         self._fate = fate
         self._protocol = open_inference
         self._clock = clock
-        self._server: grpc.Server | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._grpc = GrpcPort(
+            name="callers-grpc",
+            threads=port.threads,
+            waiting=port.threads * 4,
+            message_mib=port.body_mib,
+        )
         self.port = 0
 
     def listen(self) -> None:
         """Bind the port and serve. Raises: PortInUse, BadCertificate."""
         given = self._settings
-        credentials = _credentials(given.tls)
-        self._pool = Pool(given.threads, thread_name_prefix="fedflow-callers-grpc")
-        self._server = grpc.server(
-            self._pool,
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", given.body_mib << 20),
-                ("grpc.max_send_message_length", given.body_mib << 20),
-                ("grpc.max_metadata_size", 16 * 1024),
-                ("grpc.per_message_decompression", 0),
-                ("grpc.keepalive_time_ms", 10_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ],
-            maximum_concurrent_rpcs=given.threads * 4,
-        )
-        self._server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(OPEN_SERVICE, self._open_methods()),
-                grpc.method_handlers_generic_handler(FATE_SERVICE, self._fate_methods()),
-            )
-        )
-        host = given.grpc_host or given.host
-        address = f"[{host}]:{given.grpc_port}" if ":" in host else f"{host}:{given.grpc_port}"
-        try:
-            if credentials is None:
-                self.port = self._server.add_insecure_port(address)
-            else:
-                self.port = self._server.add_secure_port(address, credentials)
-        except RuntimeError as exc:
-            raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
-        self._server.start()
-        logger.info("callers' gRPC listens on %s:%d", host, self.port, extra={"action": "listen"})
+        services = {OPEN_SERVICE: self._open_methods(), FATE_SERVICE: self._fate_methods()}
+        host, port = given.grpc_host or given.host, given.grpc_port or 0
+        self.port = self._grpc.listen(host, port, services, _credentials(given.tls))
 
     def stop(self, grace_s: float) -> None:
         """Refuse new calls, let running ones end within `grace_s`."""
-        if self._server is not None:
-            self._server.stop(grace_s).wait(grace_s + 5)
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._grpc.stop(grace_s)
 
     def _open_methods(self) -> dict[str, grpc.RpcMethodHandler]:
         protocol = self._protocol

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -87,6 +87,7 @@ _flat_singles: Final = msgspec.json.Decoder(FlatSingle)
 _flat_batches: Final = msgspec.json.Decoder(FlatBatch)
 
 _Answer = dict[str, Any]
+T = TypeVar("T")
 
 
 class FateInference:
@@ -99,34 +100,30 @@ class FateInference:
 
     def single(self, asked: CallerRequest, raw: bytes) -> _Answer:
         """Return the answer to a body with `head` and `body`."""
-        try:
-            request = _singles.decode(raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-            return self._refused(asked, _unreadable(exc))
+        request = _read(_singles, raw)
+        if isinstance(request, ItemAnswer):
+            return self._refused(asked, request)
         return self._single(_with_head(asked, request.head), request.body)
 
     def batch(self, asked: CallerRequest, raw: bytes) -> _Answer:
         """Return the answer to a batch with `head` and `body`."""
-        try:
-            request = _batches.decode(raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-            return self._refused(asked, _unreadable(exc))
+        request = _read(_batches, raw)
+        if isinstance(request, ItemAnswer):
+            return self._refused(asked, request)
         return self._batch(_with_head(asked, request.head), request.body.batch_data_list)
 
     def flat_single(self, asked: CallerRequest, raw: bytes) -> _Answer:
         """Return the answer to a body without `head`."""
-        try:
-            request = _flat_singles.decode(raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-            return self._refused(asked, _unreadable(exc))
+        request = _read(_flat_singles, raw)
+        if isinstance(request, ItemAnswer):
+            return self._refused(asked, request)
         return self._single(_with_head(asked.named(request.case_id), request), request)
 
     def flat_batch(self, asked: CallerRequest, raw: bytes) -> _Answer:
         """Return the answer to a batch without `head`."""
-        try:
-            request = _flat_batches.decode(raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-            return self._refused(asked, _unreadable(exc))
+        request = _read(_flat_batches, raw)
+        if isinstance(request, ItemAnswer):
+            return self._refused(asked, request)
         named = asked.named(request.case_id)
         return self._batch(_with_head(named, request), request.batch_data_list)
 
@@ -209,8 +206,12 @@ def _batch_fault(items: Sequence[BatchItem], most: int) -> ItemAnswer | None:
     return None
 
 
-def _unreadable(error: Exception) -> ItemAnswer:
-    return failed(ServingCode.PARAMETERS, f"the body cannot be read: {error}"[:500])
+def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | ItemAnswer:
+    """Return what a body says, or why it cannot be read."""
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
+        return failed(ServingCode.PARAMETERS, f"the body cannot be read: {exc}"[:500])
 
 
 def _outcome(item: ItemAnswer) -> _Answer:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import grpc
@@ -18,11 +17,10 @@ from msgspec import structs
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.serving_process import VersionNotLoaded
-from fedflow.base.errors.start import PortInUse
 from fedflow.base.shares import Shares
-from fedflow.base.thread_starts import Pool
 from fedflow.rpc.credentials import Credentials, certificate_party
 from fedflow.serving.codes import ServingCode
+from fedflow.serving.grpc_port import GrpcPort
 from fedflow.serving.metrics import ServingMetrics
 from fedflow.serving.models import ServedModel, ServedModels
 from fedflow.serving.partners.audit import CallAudit
@@ -180,52 +178,25 @@ class PartnersServer:
         self._clock = clock
         self._shares = Shares(port.threads)
         self._lock = threading.Lock()
-        self._server: grpc.Server | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._grpc = GrpcPort(
+            name="partners-grpc",
+            threads=port.threads,
+            waiting=port.threads * 8,
+            message_mib=port.message_mib,
+        )
         self.port = 0
 
     def listen(self) -> None:
         """Bind the port and serve. Raises: PortInUse."""
-        given = self._settings
-        self._pool = Pool(given.threads, thread_name_prefix="fedflow-partner")
-        self._server = grpc.server(
-            self._pool,
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", given.message_mib << 20),
-                ("grpc.max_send_message_length", given.message_mib << 20),
-                ("grpc.max_metadata_size", 16 * 1024),
-                ("grpc.per_message_decompression", 0),
-                ("grpc.keepalive_time_ms", 10_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ],
-            maximum_concurrent_rpcs=given.threads * 8,
-        )
+        given, credentials = self._settings, self._credentials
         _, service, method = METHOD.split("/")
-        handler = grpc.unary_unary_rpc_method_handler(self._serve)
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
-        )
-        host = f"[{given.host}]" if ":" in given.host else given.host
-        address = f"{host}:{given.port}"
-        try:
-            if self._credentials is None:
-                self.port = self._server.add_insecure_port(address)
-            else:
-                self.port = self._server.add_secure_port(address, self._credentials.for_server())
-        except RuntimeError as exc:
-            raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
-        self._server.start()
-        logger.info(
-            "partners' port listens on %s:%d", given.host, self.port, extra={"action": "listen"}
-        )
+        methods = {method: grpc.unary_unary_rpc_method_handler(self._serve)}
+        shown = None if credentials is None else credentials.for_server()
+        self.port = self._grpc.listen(given.host, given.port, {service: methods}, shown)
 
     def stop(self, grace_s: float) -> None:
         """Refuse new calls, let running ones end within `grace_s`."""
-        if self._server is not None:
-            self._server.stop(grace_s).wait(grace_s + 5)
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._grpc.stop(grace_s)
 
     def _serve(self, raw: bytes, context: grpc.ServicerContext) -> bytes:
         return pack_message(self._response(raw, context))

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from fedflow.serving.codes import ItemAnswer
 from fedflow.serving.drift import stability_index
+from fedflow.serving.metrics import BUCKETS_S
 from fedflow.serving.services.releases import Version
 
 LEARNED: Final = 256  #: scores that give the bins
 BINS: Final = 10
-
-_LIMITS_S: Final = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
 
 
 class _Record:
@@ -30,7 +29,7 @@ class _Record:
 
     def __init__(self) -> None:
         self.rows = self.errors = self.requests = 0
-        self.seconds = np.zeros(len(_LIMITS_S) + 1, np.int64)
+        self.seconds = np.zeros(len(BUCKETS_S) + 1, np.int64)
         self.scores = np.zeros(BINS, np.int64)
         self.total = 0.0
         self.pairs = self.labels_differ = 0
@@ -65,7 +64,7 @@ class VersionComparison:
             record.requests += 1
             record.rows += len(items)
             record.errors += sum(1 for one in items if one.retcode)
-            record.seconds[np.searchsorted(_LIMITS_S, took_s)] += 1
+            record.seconds[np.searchsorted(BUCKETS_S, took_s)] += 1
             record.total += sum(scores)
             self._count_scores(version, scores)
             if answered is not None:
@@ -135,4 +134,4 @@ def _quantile(record: _Record, of: float) -> float | None:
     if not record.requests:
         return None
     place = int(np.searchsorted(np.cumsum(record.seconds), of * record.requests))
-    return _LIMITS_S[place] if place < len(_LIMITS_S) else None
+    return BUCKETS_S[place] if place < len(BUCKETS_S) else None

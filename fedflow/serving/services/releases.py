@@ -6,7 +6,7 @@ These values are the JSON of the admin port and of the state file, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -137,11 +137,6 @@ def _rules_of(before: Release | None, kept: Sequence[ReleasedVersion]) -> tuple[
 def release_of(raw: bytes | str) -> Release:
     """Return a release of its JSON. Raises: msgspec.MsgspecError."""
     return _releases.decode(raw)
-
-
-def plain(value: Any) -> Any:
-    """Return a value of this module as what JSON has."""
-    return msgspec.to_builtins(value)
 
 
 _releases: Final = msgspec.json.Decoder(Release)

@@ -84,11 +84,6 @@ class ServedService:
     comparison: VersionComparison | None  #: None: one version alone answers
     hooks: Hooks
 
-    @property
-    def shadows(self) -> list[Version]:
-        """Return the versions that score beside the one that answers."""
-        return [one.version for one in self.bound.release.versions if one.shadow]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectedVersion:
@@ -102,6 +97,13 @@ class SelectedVersion:
     def service_id(self) -> str:
         """Return the service; an empty text: the version was named."""
         return "" if self.service is None else self.service.bound.service_id
+
+    @property
+    def shadows(self) -> list[Version]:
+        """Return the versions that score beside the one that answers."""
+        if self.service is None:
+            return []
+        return [one.version for one in self.service.bound.release.versions if one.shadow]
 
     @property
     def options(self) -> ServiceOptions:
