@@ -68,7 +68,6 @@ class CallAudit:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-                self._day = ""
 
     def _opened(self, day: str) -> int:
         if self._file is not None and day == self._day:
