@@ -2,7 +2,17 @@
 
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
-from fedflow.sdk.context import Checkpoints, Context, Federation, Inputs, Step, Tracker, Value
+from fedflow.sdk.context import (
+    Arrival,
+    Checkpoints,
+    Context,
+    Departure,
+    Federation,
+    Inputs,
+    Step,
+    Tracker,
+    Value,
+)
 from fedflow.sdk.errors import (
     BadData,
     BadParameter,
@@ -26,6 +36,7 @@ from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWr
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, Workers
 
 __all__ = [
+    "Arrival",
     "BadData",
     "BadParameter",
     "BlockWork",
@@ -36,6 +47,7 @@ __all__ = [
     "ComponentFailed",
     "ComponentSpec",
     "Context",
+    "Departure",
     "Diverged",
     "Doubt",
     "DuplicateValue",

@@ -23,6 +23,23 @@ objects are refused: nothing is unpickled.
 """
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrival:
+    """A value that `Federation.recv_any` received."""
+
+    site: Site  #: who sent it
+    tag: str  #: under which it was sent
+    value: Any  #: arrays are read-only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Departure:
+    """A site whose run of the component has ended, or is gone; it may return."""
+
+    site: Site
+    reason: str  #: a sentence for people
+
+
 class Federation(Protocol):
     """Values to and from the runs of the same component at the other sites: `ctx.federation`.
 
@@ -32,8 +49,20 @@ class Federation(Protocol):
     What arrives was made by another company. Check its type, shape, size and range before use.
     """
 
-    def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
+    def send(
+        self,
+        name: str,
+        value: Value,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
         """Send `value` to the site, or to each of the sites, in `to`; do not wait for its reader.
+
+        Args:
+            required: False: a receiver may be gone; that it does not get the value is no error,
+                now or later, and does not keep it from others.
 
         Raises: DuplicateValue: it was sent before; a loop needs tags. NotSendable: no value
             that can be sent. PeerFailed: the other task has failed. SpoolFull.
@@ -54,6 +83,23 @@ class Federation(Protocol):
         self, name: str, *, from_: Sequence[Site], tag: str = "", timeout_s: float | None = None
     ) -> list[Any]:
         """Return one value per site, in the order of `from_`. Raises: as `recv`."""
+
+    def recv_any(
+        self, name: str, *, from_: Sequence[Site], timeout_s: float, tags: str = ""
+    ) -> Arrival | Departure | None:
+        """Return the next unread value `name` of any of the sites, whose tag begins with `tags`.
+
+        Values come in the order in which they arrived, which need not be that of their sending.
+        A site's departure comes once, after what has arrived of it; values of it may follow later,
+        if its task is launched again.
+
+        Args:
+            timeout_s: longest wait, seconds; 0: what is there.
+
+        Returns: None: nothing came in time.
+
+        Raises: CodecError: a value arrived damaged. PeerFailed: the own server is gone.
+        """
 
 
 class Tracker(Protocol):

@@ -15,6 +15,7 @@ from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.data_plane import DuplicateValue, NotSendable, PeerFailed, ValueTooLate
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.site import Site
+from fedflow.sdk.context import Arrival, Departure
 
 if TYPE_CHECKING:
     from fedflow.sdk.context import Value
@@ -59,6 +60,7 @@ class LocalFederation:
         self._read: set[_Key] = set()
         self._gone: dict[Site, str] = {}  # ended or failed, with the reason
         self._failed: set[Site] = set()
+        self._noticed: set[tuple[Site, str, Site]] = set()  # departures that `recv_any` returned
 
     def at(self, site: Site) -> SiteFederation:
         """Return the handle of `site`, which satisfies `fedflow.sdk.Federation`."""
@@ -82,6 +84,15 @@ class LocalFederation:
         with self._changed:
             self._gone.setdefault(site, "its task ended without sending the value")
             self._changed.notify_all()
+
+    def again(self, site: Site) -> None:
+        """Let a site that failed or ended take part again, as a task that is launched again."""
+        self._check_member(site)
+        with self._changed:
+            self._failed.discard(site)
+            self._gone.pop(site, None)
+            self._noticed = {noticed for noticed in self._noticed if noticed[2] != site}
+            self._values = {k: v for k, v in self._values.items() if k.destination != site}
 
     def unread(self) -> list[str]:
         """Return the names of values that were sent but not read, for tests of a whole protocol."""
@@ -121,6 +132,32 @@ class LocalFederation:
             self._read.add(key)
             return self._values.pop(key)
 
+    def _take_any(
+        self, name: str, own: Site, sources: Sequence[Site], tags: str, timeout_s: float
+    ) -> Arrival | Departure | None:
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        with self._changed:
+            while True:
+                found = self._next(name, own, sources, tags)
+                left_s = deadline_s - self._clock.monotonic_s()
+                if found is not None or left_s <= 0:
+                    return found
+                self._changed.wait(left_s)
+
+    def _next(
+        self, name: str, own: Site, sources: Sequence[Site], tags: str
+    ) -> Arrival | Departure | None:
+        for key in self._values:
+            named = key.destination == own and key.name == name and key.tag.startswith(tags)
+            if named and key.source in sources:
+                self._read.add(key)
+                return Arrival(site=key.source, tag=key.tag, value=self._values.pop(key))
+        for site in sources:
+            if site in self._gone and (own, name + tags, site) not in self._noticed:
+                self._noticed.add((own, name + tags, site))
+                return Departure(site=site, reason=self._gone[site])
+        return None
+
 
 class SiteFederation:
     """One site's handle of a `LocalFederation`; see `fedflow.sdk.Federation`."""
@@ -129,12 +166,24 @@ class SiteFederation:
         self._mailbox = mailbox
         self._site = site
 
-    def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
+    def send(
+        self,
+        name: str,
+        value: Value,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
         """Send `value` to every site in `to`. Raises: DuplicateValue, PeerFailed, CodecError."""
         receive, size = _carried(value)
         for site in (to,) if isinstance(to, Site) else to:
             key = _Key(name, tag, self._site, site)
-            self._mailbox._put(key, receive(), size)
+            try:
+                self._mailbox._put(key, receive(), size)
+            except PeerFailed:
+                if required:
+                    raise
 
     def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
         """Wait for a value of `from_` and return it.
@@ -148,6 +197,12 @@ class SiteFederation:
     ) -> list[Any]:
         """Return one value per site, in the order of `from_`."""
         return [self.recv(name, from_=site, tag=tag, timeout_s=timeout_s) for site in from_]
+
+    def recv_any(
+        self, name: str, *, from_: Sequence[Site], timeout_s: float, tags: str = ""
+    ) -> Arrival | Departure | None:
+        """Return the next value `name` of any of the sites; None: nothing came in time."""
+        return self._mailbox._take_any(name, self._site, from_, tags, timeout_s)
 
     remote = send
     get = recv

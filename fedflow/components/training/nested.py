@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedflow.sdk import Context, Federation, Inputs, Model, Site, Step, Tracker
-from fedflow.sdk.context import Value
+from fedflow.sdk.context import Arrival, Departure, Value
 
 
 def nested(
@@ -43,8 +43,16 @@ class _TaggedFederation:
     inner: Federation
     prefix: str
 
-    def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
-        self.inner.send(name, value, to=to, tag=self._within(tag))
+    def send(
+        self,
+        name: str,
+        value: Value,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
+        self.inner.send(name, value, to=to, tag=self._within(tag), required=required)
 
     def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
         return self.inner.recv(name, from_=from_, tag=self._within(tag), timeout_s=timeout_s)
@@ -53,6 +61,14 @@ class _TaggedFederation:
         self, name: str, *, from_: Sequence[Site], tag: str = "", timeout_s: float | None = None
     ) -> list[Any]:
         return self.inner.recv_all(name, from_=from_, tag=self._within(tag), timeout_s=timeout_s)
+
+    def recv_any(
+        self, name: str, *, from_: Sequence[Site], timeout_s: float, tags: str = ""
+    ) -> Arrival | Departure | None:
+        found = self.inner.recv_any(name, from_=from_, timeout_s=timeout_s, tags=self._within(tags))
+        if isinstance(found, Arrival):
+            return replace(found, tag=found.tag.removeprefix(self._within("")))
+        return found
 
     def _within(self, tag: str) -> str:
         return f"{self.prefix}.{tag}"
