@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.data_plane import (
     CodecError,
@@ -29,6 +31,7 @@ from fedflow.base.errors.data_plane import (
 )
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
 from fedflow.federation import codec
 from fedflow.federation.digest import digest_of
@@ -37,9 +40,12 @@ from fedflow.federation.keys import ValueKey
 from fedflow.federation.messages import (
     Accepted,
     Delivered,
+    Departed,
     ErrorInfo,
     Hello,
+    Nothing,
     Recv,
+    RecvAny,
     Refused,
     Reply,
     Send,
@@ -52,22 +58,26 @@ from fedflow.federation.spool import write_out_file
 
 GRACE_S = 5.0  #: how much longer than the server the executor waits, seconds
 FRAME_TIMEOUT_S = 30.0  #: how long the rest of a begun frame may take, seconds
+OPTIONAL_S = 10.0
+"""How long values whose receivers may be gone are waited for at the end, seconds."""
 RETRY_S = 0.05  #: pause between two attempts to reach a server that restarts, seconds
+_SILENT = "its own server does not answer"
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Ticket:
     """One request: what to send (again, if the server restarts), and its answer."""
 
-    request: Send | Recv
+    request: Send | Recv | RecvAny
+    deadline_s: float = 0.0  #: of a receive, monotonic: it waits no longer for a value
     body: bytes = b""
     fd: int = -1
     via: socket.socket | None = None  #: the connection it was written to
     accepted: bool = False  #: the server has it
     done: bool = False
     error: FedflowError | None = None
+    reply: Value | Departed | None = None
     data: memoryview | None = None
-    digest: str = ""
 
 
 class FederationHandle:
@@ -112,9 +122,18 @@ class FederationHandle:
 
     # --- the port of the sdk
 
-    def send(self, name: str, value: Any, *, to: Site | Sequence[Site], tag: str = "") -> None:
+    def send(
+        self,
+        name: str,
+        value: Any,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
         """Send `value` to every site in `to`; returns when the own server has it.
 
+        If it is not `required`, sites that fail, or have failed, need not get it.
         Raises: DuplicateValue: sent before. PeerFailed: a receiver has failed. SpoolFull.
         CodecError. What kept an earlier value from being delivered.
         """
@@ -130,7 +149,7 @@ class FederationHandle:
                     raise DuplicateValue(name=name, tag=tag, site=str(key.destination))
             self._sent.update(keys)
         try:
-            self._send(name, tag, sites, encoded)
+            self._send(name, tag, sites, encoded, required=required)
         except FedflowError:
             with self._state:
                 self._sent.difference_update(keys)
@@ -163,23 +182,61 @@ class FederationHandle:
             values.append(_value_of(ticket))
         return values
 
+    def recv_any(
+        self, name: str, *, from_: Sequence[Site], timeout_s: float, tags: str = ""
+    ) -> Arrival | Departure | None:
+        """Return the next unread value `name` of any of the sites, whose tag begins with `tags`.
+
+        Or that one of them has ended; None: nothing came in time.
+        Raises: CodecError. PeerFailed: the own server is gone. As `recv` for values not delivered.
+        """
+        for site in from_:
+            self._key(name, tags, source=site, destination=self._site)
+        ticket = self._open(
+            lambda number: RecvAny(
+                id=number,
+                name=name,
+                tags=tags,
+                sources=[site.key for site in from_],
+                timeout_s=timeout_s,
+            ),
+            timeout_s=timeout_s,
+        )
+        self._wait(ticket, timeout_s + GRACE_S)
+        if not ticket.done:
+            raise PeerFailed(site=str(self._site), reason=_SILENT)
+        if ticket.error is not None:
+            raise ticket.error
+        reply = ticket.reply
+        if reply is None:
+            return None
+        site = Site.from_key(reply.source)
+        if isinstance(reply, Departed):
+            return Departure(site=site, reason=reply.reason)
+        return Arrival(site=site, tag=reply.tag, value=_value_of(ticket))
+
     remote = send
     get = recv
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until every value that was sent has arrived at its receiver's server.
 
-        Values for a site that has ended in order do not count. Raises: PeerFailed, ValueTooLate, or
-        what else kept a value from being delivered.
+        Values for a site that has ended in order do not count. Those that are not required are
+        waited for `OPTIONAL_S` at most. Raises: PeerFailed, ValueTooLate, or what else kept a value
+        from being delivered.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = self._clock.monotonic_s() + limit_s
+        begun = self._clock.monotonic_s()
         with self._state:
-            sends = [t for t in self._tickets.values() if isinstance(t.request, Send)]
-        for ticket in sends:
+            sends = [
+                (ticket, ticket.request)
+                for ticket in self._tickets.values()
+                if isinstance(ticket.request, Send)
+            ]
+        for ticket, request in sends:
+            deadline = begun + (limit_s if request.required else min(limit_s, OPTIONAL_S))
             self._wait(ticket, deadline - self._clock.monotonic_s())
-            if not ticket.done:
-                request = ticket.request
+            if not ticket.done and request.required:
                 raise ValueTooLate(
                     seconds=limit_s, name=request.name, tag=request.tag, site="delivery"
                 )
@@ -216,10 +273,21 @@ class FederationHandle:
 
     def _ask(self, name: str, tag: str, source: Site, limit_s: float) -> _Ticket:
         return self._open(
-            lambda number: Recv(id=number, name=name, tag=tag, source=source.key, timeout_s=limit_s)
+            lambda number: Recv(
+                id=number, name=name, tag=tag, source=source.key, timeout_s=limit_s
+            ),
+            timeout_s=limit_s,
         )
 
-    def _send(self, name: str, tag: str, sites: Sequence[Site], encoded: codec.Encoded) -> None:
+    def _send(
+        self,
+        name: str,
+        tag: str,
+        sites: Sequence[Site],
+        encoded: codec.Encoded,
+        *,
+        required: bool,
+    ) -> None:
         big = encoded.size >= self._welcome.inline_bytes
         if big:  # writing and hashing a GiB takes 0.4 s each
             with ThreadPoolExecutor(1, thread_name_prefix="spool") as pool:
@@ -238,6 +306,7 @@ class FederationHandle:
                 size=encoded.size,
                 digest=digest,
                 file=big,
+                required=required,
             ),
             body=body,
             fd=fd,
@@ -246,7 +315,7 @@ class FederationHandle:
         if ticket.accepted:
             return
         if ticket.error is None:
-            raise PeerFailed(site=str(self._site), reason="its own server does not answer")
+            raise PeerFailed(site=str(self._site), reason=_SILENT)
         raise ticket.error
 
     def _write_file(self, encoded: codec.Encoded) -> int:
@@ -262,7 +331,12 @@ class FederationHandle:
             raise SpoolFull(used=size - disk.f_bavail * disk.f_frsize, limit=size) from exc
 
     def _open(
-        self, make: Callable[[int], Send | Recv], *, body: bytes = b"", fd: int = -1
+        self,
+        make: Callable[[int], Send | Recv | RecvAny],
+        *,
+        body: bytes = b"",
+        fd: int = -1,
+        timeout_s: float = 0.0,
     ) -> _Ticket:
         """Return the ticket of a new request, which is on its way."""
         self._connect()
@@ -271,7 +345,12 @@ class FederationHandle:
             self._check_delivered()
             number = self._next_id
             self._next_id += 1
-            ticket = self._tickets[number] = _Ticket(request=make(number), body=body, fd=fd)
+            ticket = self._tickets[number] = _Ticket(
+                request=make(number),
+                deadline_s=self._clock.monotonic_s() + timeout_s,
+                body=body,
+                fd=fd,
+            )
         while True:
             with self._state:
                 self._check_open()
@@ -349,8 +428,13 @@ class FederationHandle:
             ticket.accepted = True
         elif isinstance(reply, Refused):
             self._finish(ticket, error_from_wire(reply.error))
+        elif isinstance(reply, Nothing):
+            self._finish(ticket)
+        elif isinstance(reply, Departed):
+            ticket.reply = reply
+            self._finish(ticket)
         elif isinstance(reply, Value):
-            ticket.digest = reply.digest
+            ticket.reply = reply
             try:
                 ticket.data = map_file(fd, reply.size) if reply.file else body
             except CodecError as exc:
@@ -370,7 +454,7 @@ class FederationHandle:
         """Let all that waits fail: a value is lost, so what the others would answer never comes."""
         self._failed = self._failed or error
         for ticket in tuple(self._tickets.values()):
-            if isinstance(ticket.request, Recv):
+            if not isinstance(ticket.request, Send):
                 self._finish(ticket, self._failed)
 
     def _finish(self, ticket: _Ticket, error: FedflowError | None = None) -> None:
@@ -420,6 +504,7 @@ class FederationHandle:
                     tickets = list(self._tickets.values())
                     for ticket in tickets:
                         ticket.via = sock
+                        self._shorten(ticket)
                 if broken is not None:
                     broken.close()
                 try:
@@ -427,6 +512,12 @@ class FederationHandle:
                         _write(sock, ticket)
                 except OSError:
                     sock.close()  # whoever reads or writes next finds out and connects again
+
+    def _shorten(self, ticket: _Ticket) -> None:
+        """Let a receive that is repeated wait for the rest of its time only."""
+        if not isinstance(ticket.request, Send):
+            left_s = max(0.0, ticket.deadline_s - self._clock.monotonic_s())
+            ticket.request = msgspec.structs.replace(ticket.request, timeout_s=left_s)
 
     def _dial(self, *, again: bool) -> tuple[socket.socket, Welcome]:
         deadline = self._clock.monotonic_s() + self._reconnect_s
@@ -477,7 +568,7 @@ def _drop_file(ticket: _Ticket) -> None:
 def _value_of(ticket: _Ticket) -> Any:
     if ticket.error is not None:
         raise ticket.error
-    data = ticket.data
-    if data is None or digest_of([data]) != ticket.digest:
+    data, reply = ticket.data, ticket.reply
+    if data is None or not isinstance(reply, Value) or digest_of([data]) != reply.digest:
         raise CodecError(reason="its digest is wrong")
     return codec.decode(data)

@@ -16,18 +16,22 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from fedflow.base.disk import inode_of
-from fedflow.base.errors.data_plane import SessionUnknown
+from fedflow.base.errors.data_plane import SessionUnknown, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.errors.start import HomeNotUsable
+from fedflow.domain.arrivals import Departure
 from fedflow.federation.keys import ValueKey, site_from_wire
 from fedflow.federation.mailbox import InThread, Mailbox
 from fedflow.federation.messages import (
     PREFIX,
     Accepted,
     Delivered,
+    Departed,
     Hello,
+    Nothing,
     Recv,
+    RecvAny,
     Refused,
     Request,
     Send,
@@ -40,7 +44,7 @@ from fedflow.federation.messages import (
     parse_request,
 )
 from fedflow.federation.sending import ValueSender
-from fedflow.federation.session import Opening, Session, SessionRegistry
+from fedflow.federation.session import AnyOf, Opening, Session, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob, Spool, blob_from_descriptor
 
@@ -227,6 +231,8 @@ class Connection:
             raise BadRequest(reason=f"more than {MAX_REQUESTS} unanswered requests")
         elif isinstance(message, Recv):
             self._spawn(self._on_recv(self._session, message), message.id)
+        elif isinstance(message, RecvAny):
+            self._spawn(self._on_recv_any(self._session, message), message.id)
         else:
             self._on_send(self._session, message, self._blob(message, body))
 
@@ -288,27 +294,35 @@ class Connection:
             return
         parties = [key.destination.party_id for key in keys]
         if blob.data is None or self._server.sender.has_room(blob.size, parties):
-            self._accept(session, message.id, keys=keys, blob=blob)
+            self._accept(session, message, keys=keys, blob=blob)
         else:
-            self._spawn(self._accept_later(session, message.id, keys=keys, blob=blob), message.id)
+            self._spawn(self._accept_later(session, message, keys=keys, blob=blob), message.id)
 
-    def _accept(self, session: Session, request: int, *, keys: list[ValueKey], blob: Blob) -> None:
+    def _accept(self, session: Session, message: Send, *, keys: list[ValueKey], blob: Blob) -> None:
         def on_done(error: FedflowError | None) -> None:
-            self._on_done(request, error)
+            self._on_done(message.id, error)
 
         try:
-            self._server.sender.accept(session, keys, blob=blob, on_done=on_done)
+            self._server.sender.accept(
+                session, keys, blob=blob, on_done=on_done, required=message.required
+            )
         except FedflowError as exc:
-            self._refuse(request, exc)
+            self._refuse(message.id, exc)
         else:
-            self._send(pack(Accepted(id=request)))
+            self._send(pack(Accepted(id=message.id)))
 
     async def _accept_later(
-        self, session: Session, request: int, *, keys: list[ValueKey], blob: Blob
+        self, session: Session, message: Send, *, keys: list[ValueKey], blob: Blob
     ) -> None:
+        sender = self._server.sender
         parties = [key.destination.party_id for key in keys]
-        await self._server.sender.wait_for_room(blob.size, parties)
-        self._accept(session, request, keys=keys, blob=blob)
+        try:
+            await sender.wait_for_room(blob.size, parties, required=message.required)
+        except SpoolFull:
+            if message.required:
+                raise
+            keys = [key for key in keys if sender.fits(blob.size, [key.destination.party_id])]
+        self._accept(session, message, keys=keys, blob=blob)
 
     def _on_done(self, request: int, error: FedflowError | None) -> None:
         """Report a delivery; those of one turn of the loop travel in one message."""
@@ -335,6 +349,33 @@ class Connection:
             raise BadRequest(reason=f"{key.source} is not a site of this task")
         blob = await session.take(key, message.timeout_s)
         answer = Value(id=message.id, size=blob.size, digest=blob.digest, file=blob.data is None)
+        await self._hand_out(blob, answer)
+
+    async def _on_recv_any(self, session: Session, message: RecvAny) -> None:
+        sources = tuple(site_from_wire(source) for source in message.sources)
+        for source in sources:
+            if source not in session.sites:
+                raise BadRequest(reason=f"{source} is not a site of this task")
+        which = AnyOf(name=message.name, tags=message.tags, sources=sources)
+        found = await session.take_any(which, message.timeout_s)
+        if found is None:
+            self._send(pack(Nothing(id=message.id)))
+        elif isinstance(found, Departure):
+            self._send(pack(Departed(id=message.id, source=found.site.key, reason=found.reason)))
+        else:
+            blob = found.blob
+            answer = Value(
+                id=message.id,
+                size=blob.size,
+                digest=blob.digest,
+                file=blob.data is None,
+                source=found.source.key,
+                tag=found.tag,
+            )
+            await self._hand_out(blob, answer)
+
+    async def _hand_out(self, blob: Blob, answer: Value) -> None:
+        """Send a value to the executor, and forget it."""
         if blob.data is not None:
             data = blob.data
             self._server.mailbox.release(blob)

@@ -380,7 +380,7 @@ class Mailbox:
     def _knows(self, session: Session, key: ValueKey, digest: str) -> bool:
         if key.source not in session.sites:
             raise NotAuthenticated(reason=f"{key.source} is not a site of session {session.name}")
-        if len(session.digests) >= session.limit:
+        if session.arrived >= session.limit:
             raise BadRequest(reason=f"more than {session.limit} values in session {session.name}")
         return session.knows(key, digest)
 

@@ -70,6 +70,7 @@ class Send(_Message, frozen=True, tag="send"):
     size: int
     digest: Digest
     file: bool
+    required: bool = True  #: False: a receiver may be gone
 
 
 class Recv(_Message, frozen=True, tag="recv"):
@@ -79,6 +80,19 @@ class Recv(_Message, frozen=True, tag="recv"):
     name: str
     tag: str
     source: str
+    timeout_s: float
+
+
+class RecvAny(_Message, frozen=True, tag="recv_any"):
+    """Ask for the next unread value of any of some sites, whose tag begins with `tags`.
+
+    Answered with a Value, Departed or Nothing.
+    """
+
+    id: int
+    name: str
+    tags: str
+    sources: list[str]
     timeout_s: float
 
 
@@ -103,13 +117,29 @@ class Delivered(_Message, frozen=True, tag="delivered"):
     error: ErrorInfo | None = None
 
 
-class Value(_Message, frozen=True, tag="value"):
-    """The value that Recv `id` asked for: the body, or a descriptor of a file."""
+class Value(_Message, frozen=True, tag="value", omit_defaults=True):
+    """The value that Recv or RecvAny `id` asked for: the body, or a descriptor of a file."""
 
     id: int
     size: int
     digest: Digest
     file: bool
+    source: str = ""  #: who sent it, and under which tag; for RecvAny
+    tag: str = ""
+
+
+class Departed(_Message, frozen=True, tag="departed"):
+    """Instead of a value for RecvAny `id`: a site takes no part any more."""
+
+    id: int
+    source: str
+    reason: str
+
+
+class Nothing(_Message, frozen=True, tag="nothing"):
+    """No value for RecvAny `id` came in time."""
+
+    id: int
 
 
 class Refused(_Message, frozen=True, tag="refused"):
@@ -119,8 +149,8 @@ class Refused(_Message, frozen=True, tag="refused"):
     error: ErrorInfo
 
 
-Request = Hello | Send | Recv
-Reply = Welcome | Accepted | Delivered | Value | Refused
+Request = Hello | Send | Recv | RecvAny
+Reply = Welcome | Accepted | Delivered | Value | Departed | Nothing | Refused
 
 # --- server to server -----------------------------------------------------------------------------
 

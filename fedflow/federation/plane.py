@@ -199,7 +199,7 @@ class DataPlane:
             open_sessions=self._book.count(),
             active_sessions=len(sessions),
             executors=len(self._server.connections),
-            waiting=sum(len(s.waiters) for s in sessions),
+            waiting=sum(len(s.waiters) + len(s.any_waiters) for s in sessions),
             unread=sum(len(s.values) for s in sessions),
             memory_bytes=self.mailbox.ledger.memory,
             outgoing_bytes=self._sender.memory,

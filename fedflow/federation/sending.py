@@ -57,6 +57,7 @@ class _Dispatch:
     blob: Blob
     parties: list[PartyId]  #: to which it is not delivered yet
     on_done: OnDone
+    required: bool
     error: FedflowError | None = None
 
 
@@ -85,17 +86,20 @@ class ValueSender:
         """Return the bytes of small values that are not delivered yet, for each receiver."""
         return self._outgoing.total
 
-    async def wait_for_room(self, size: int, parties: list[PartyId]) -> None:
+    async def wait_for_room(self, size: int, parties: list[PartyId], *, required: bool) -> None:
         """Wait until a small value of `size` bytes may be accepted.
 
+        A value that is not required waits only until a party that takes nothing in is noticed.
         Raises: SpoolFull: it took too long.
         """
+        settings = self._settings
+        limit_s = settings.send_timeout_s if required else settings.progress_timeout_s
         loop = asyncio.get_running_loop()
         entry = (size, parties, loop.create_future())
         self._room.append(entry)
         self._wake_next()
         try:
-            async with asyncio.timeout(self._settings.send_timeout_s):
+            async with asyncio.timeout(limit_s):
                 await entry[2]
         except TimeoutError as exc:
             raise SpoolFull(used=self.memory, limit=self._settings.memory_bytes) from exc
@@ -109,42 +113,55 @@ class ValueSender:
         """
         if any(party in waiting for _, waiting, _ in self._room for party in parties):
             return False
-        return self._fits(size, parties)
+        return self.fits(size, parties)
 
-    def _fits(self, size: int, parties: list[PartyId]) -> bool:
+    def fits(self, size: int, parties: list[PartyId]) -> bool:
+        """Tell whether the shares of all these parties have room for a small value."""
         return all(self._outgoing.fits(party, size + VALUE_OVERHEAD) for party in parties)
 
     def accept(
-        self, session: Session, keys: list[ValueKey], *, blob: Blob, on_done: OnDone
+        self,
+        session: Session,
+        keys: list[ValueKey],
+        *,
+        blob: Blob,
+        on_done: OnDone,
+        required: bool = True,
     ) -> None:
         """Take over a value and deliver it to all destinations; `on_done` gets the outcome.
 
-        `blob` is then the sender's, also if this raises.
+        `blob` is then the sender's, also if this raises. If the value is not required, a
+        destination that fails, or has failed, is none.
         Raises: PeerFailed: a destination has failed. SpoolFull. BadRequest: it is not of the
         session.
         """
         try:
-            self._check(session, keys)
+            self._check(session, keys, required=required)
+            keys = [key for key in keys if key.destination not in session.failed_peers]
+            if not keys:
+                self._in_thread(blob.discard)
+                on_done(None)
+                return
             parties = [key.destination.party_id for key in keys]
             self._reserve(blob, parties)
         except FedflowError:
             self._in_thread(blob.discard)
             raise
-        dispatch = _Dispatch(blob=blob, parties=parties, on_done=on_done)
+        dispatch = _Dispatch(blob=blob, parties=parties, on_done=on_done, required=required)
         for key in keys:
             task = asyncio.create_task(self._deliver(session, key, blob))
             session.deliveries[task] = key.destination
             task.add_done_callback(partial(self._settle, session, dispatch))
 
-    def _check(self, session: Session, keys: list[ValueKey]) -> None:
+    def _check(self, session: Session, keys: list[ValueKey], *, required: bool) -> None:
         if session.ended:
             raise SessionUnknown(session=session.name)
-        if not keys:
+        if required and not keys:
             raise BadRequest(reason="a value for nobody")
         for key in keys:
             if key.destination not in session.sites or key.destination == session.site:
                 raise BadRequest(reason=f"{key.destination} is not another site of this task")
-            if key.destination in session.failed_peers:
+            if required and key.destination in session.failed_peers:
                 raise PeerFailed(
                     site=str(key.destination), reason=session.ended_peers[key.destination]
                 )
@@ -209,7 +226,8 @@ class ValueSender:
     ) -> None:
         destination = session.deliveries.pop(task)
         error = _why_canceled(session, destination) if task.cancelled() else task.result()
-        dispatch.error = dispatch.error or error
+        if dispatch.required or not isinstance(error, PeerFailed):
+            dispatch.error = dispatch.error or error
         blob, ledger = dispatch.blob, self._mailbox.ledger
         dispatch.parties.remove(destination.party_id)
         if blob.data is not None:
@@ -228,7 +246,7 @@ class ValueSender:
         for size, parties, waiter in self._room:
             if waiter.done():  # it goes on in this turn of the loop
                 return
-            if self._fits(size, parties):
+            if self.fits(size, parties):
                 waiter.set_result(None)
                 return
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from dataclasses import field
 from fedflow.base.errors.data_plane import DuplicateValue, PeerFailed, SessionUnknown, ValueTooLate
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
+from fedflow.domain.arrivals import Departure
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob
@@ -24,6 +26,11 @@ from fedflow.federation.spool import Blob
 MAX_ENDED = 900
 """Ended sessions that are remembered: those of 15 s under full load, in which a broken stream comes
 again. Values for older ones are held a while.
+"""
+
+NAMES_PER_VALUE = 128
+"""Characters of name and tag that are free; for each so many more, a value counts as another one of
+those that may arrive, as unread values keep their names.
 """
 
 SessionKey = tuple[str, Site]  #: session name and the own site
@@ -125,8 +132,39 @@ def _slot(key: ValueKey) -> bytes:
 
     Names hold no control characters, so different keys are different texts.
     """
-    text = f"{key.source.key}\0{key.name}\0{key.tag}"
+    return _slot_of(key.source, key.name, key.tag)
+
+
+def _slot_of(source: Site, name: str, tag: str) -> bytes:
+    text = f"{source.key}\0{name}\0{tag}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Unread:
+    """A value that has arrived, with what it is called."""
+
+    source: Site
+    name: str
+    tag: str
+    blob: Blob
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnyOf:
+    """Which values a receive of whoever sends next is for."""
+
+    name: str
+    tags: str  #: how their tags begin
+    sources: tuple[Site, ...]
+
+    def covers(self, value: Unread) -> bool:
+        """Tell whether `value` is one of them."""
+        return (
+            value.name == self.name
+            and value.tag.startswith(self.tags)
+            and value.source in self.sources
+        )
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -137,10 +175,13 @@ class Session:
     sites: frozenset[Site]
     limit: int  #: values that may arrive
     release: Callable[[Blob], None]  #: drops a value that nobody reads any more
-    values: dict[bytes, Blob] = field(default_factory=dict)  #: by `_slot`, as all below
+    arrived: int = 0  #: values, one with long names counted as several
+    values: dict[bytes, Unread] = field(default_factory=dict)  #: by `_slot`, as the next three
     digests: dict[bytes, str] = field(default_factory=dict)
     taken: set[bytes] = field(default_factory=set)
     waiters: dict[bytes, tuple[Site, asyncio.Future[Blob]]] = field(default_factory=dict)
+    any_waiters: dict[asyncio.Future[Unread | Departure], AnyOf] = field(default_factory=dict)
+    noticed: set[tuple[str, str, Site]] = field(default_factory=set)  #: departures handed out
     ended_peers: dict[Site, str] = field(default_factory=dict)
     failed_peers: set[Site] = field(default_factory=set)
     deliveries: dict[asyncio.Task[FedflowError | None], Site] = field(default_factory=dict)
@@ -172,11 +213,18 @@ class Session:
         """Hand `blob` to who waits for it, or keep it. The caller has asked `knows`."""
         slot = _slot(key)
         self.digests[slot] = blob.digest
+        self.arrived += 1 + (len(key.name) + len(key.tag)) // NAMES_PER_VALUE
         _, waiter = self.waiters.get(slot, (None, None))
         if waiter is not None and not waiter.done():
             waiter.set_result(blob)
-        else:
-            self.values[slot] = blob
+            return
+        value = Unread(source=key.source, name=sys.intern(key.name), tag=key.tag, blob=blob)
+        for asked, which in self.any_waiters.items():
+            if not asked.done() and which.covers(value):
+                self.taken.add(slot)
+                asked.set_result(value)
+                return
+        self.values[slot] = value
 
     async def take(self, key: ValueKey, timeout_s: float) -> Blob:
         """Return the value, which is then the caller's.
@@ -190,7 +238,7 @@ class Session:
             raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
         if slot in self.values:
             self.taken.add(slot)
-            return self.values.pop(slot)
+            return self.values.pop(slot).blob
         if key.source in self.ended_peers:
             raise PeerFailed(site=str(key.source), reason=self.ended_peers[key.source])
         self.taken.add(slot)
@@ -209,7 +257,62 @@ class Session:
         finally:
             del self.waiters[slot]
             if not got:
-                self._give_back(slot, waiter)
+                self._give_back(key, slot, waiter)
+
+    async def take_any(self, which: AnyOf, timeout_s: float) -> Unread | Departure | None:
+        """Return the unread value that arrived first, which is then the caller's.
+
+        A site's departure comes once per `name` and `tags`, after what has arrived of it. None:
+        nothing came in time. Raises: SessionUnknown. What ended the session.
+        """
+        if self.ended:
+            raise SessionUnknown(session=self.name)
+        found = self._first(which)
+        if found is not None or timeout_s <= 0:
+            return found
+        waiter: asyncio.Future[Unread | Departure] = asyncio.get_running_loop().create_future()
+        self.any_waiters[waiter] = which
+        try:
+            await asyncio.wait((waiter,), timeout=timeout_s)
+        except asyncio.CancelledError:
+            self._give_back_any(which, waiter)
+            raise
+        finally:
+            del self.any_waiters[waiter]
+        return waiter.result() if waiter.done() else None
+
+    def _first(self, which: AnyOf) -> Unread | Departure | None:
+        for slot, value in self.values.items():
+            if which.covers(value):
+                self.taken.add(slot)
+                return self.values.pop(slot)
+        for site in which.sources:
+            if site in self.ended_peers and (departure := self._departure(which, site)):
+                return departure
+        return None
+
+    def _departure(self, which: AnyOf, site: Site) -> Departure | None:
+        """Return that a site has ended, None: this was handed out before."""
+        notice = (which.name, which.tags, site)
+        if notice in self.noticed:
+            return None
+        self.noticed.add(notice)
+        return Departure(site=site, reason=self.ended_peers[site])
+
+    def _give_back_any(self, which: AnyOf, waiter: asyncio.Future[Unread | Departure]) -> None:
+        """Undo a `take_any` whose caller went away; what came at the last moment comes first."""
+        if not waiter.done() or waiter.exception() is not None:
+            return
+        found = waiter.result()
+        if isinstance(found, Departure):
+            self.noticed.discard((which.name, which.tags, found.site))
+            return
+        slot = _slot_of(found.source, found.name, found.tag)
+        self.taken.discard(slot)
+        if self.ended:
+            self.release(found.blob)
+        else:
+            self.values = {slot: found, **self.values}
 
     def peer_ended(self, site: Site, reason: str, *, failed: bool) -> None:
         """Fail everything that waits, now or later, for a value of `site` that is not here.
@@ -225,10 +328,18 @@ class Session:
         for source, waiter in self.waiters.values():
             if source == site and not waiter.done():
                 waiter.set_exception(PeerFailed(site=str(site), reason=reason))
+        for asked, which in self.any_waiters.items():
+            if site not in which.sources or asked.done():
+                continue
+            if (departure := self._departure(which, site)) is not None:
+                asked.set_result(departure)
 
     def awaited_sites(self) -> set[Site]:
-        """Return the sites whose values somebody waits for."""
-        return {source for source, _ in self.waiters.values()}
+        """Return the sites whose values somebody waits for and that may still send them."""
+        one = {source for source, _ in self.waiters.values()}
+        return one.union(*(which.sources for which in self.any_waiters.values())).difference(
+            self.ended_peers
+        )
 
     def end(self, error: FedflowError) -> None:
         """Fail all waiters, stop all deliveries, and drop the unread values."""
@@ -236,15 +347,18 @@ class Session:
         for _, waiter in self.waiters.values():
             if not waiter.done():
                 waiter.set_exception(error)
+        for asked in self.any_waiters:
+            if not asked.done():
+                asked.set_exception(error)
         for task in self.deliveries:
             task.cancel()
         for callback in tuple(self.on_end):
             callback()
-        for blob in self.values.values():
-            self.release(blob)
+        for value in self.values.values():
+            self.release(value.blob)
         self.values.clear()
 
-    def _give_back(self, slot: bytes, waiter: asyncio.Future[Blob]) -> None:
+    def _give_back(self, key: ValueKey, slot: bytes, waiter: asyncio.Future[Blob]) -> None:
         """Undo an unfinished `take`; a value that came at the last moment is kept until the end."""
         self.taken.discard(slot)
         if not waiter.done():
@@ -253,4 +367,6 @@ class Session:
             if self.ended:
                 self.release(waiter.result())
             else:
-                self.values[slot] = waiter.result()
+                self.values[slot] = Unread(
+                    source=key.source, name=key.name, tag=key.tag, blob=waiter.result()
+                )

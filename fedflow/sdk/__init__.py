@@ -1,12 +1,11 @@
 """What the author of a component imports. The only package whose modules re-export names."""
 
+from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
 from fedflow.sdk.context import (
-    Arrival,
     Checkpoints,
     Context,
-    Departure,
     Federation,
     Inputs,
     Step,

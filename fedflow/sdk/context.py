@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from fedflow.base.errors.components import RefusedAsStrict
+from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.job.warning import MOST, JobWarning
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Cache, Model
@@ -21,23 +22,6 @@ Value: TypeAlias = Any
 tables and record batches; bytes; plain JSON. Arrow's categories arrive as their values. Python
 objects are refused: nothing is unpickled.
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arrival:
-    """A value that `Federation.recv_any` received."""
-
-    site: Site  #: who sent it
-    tag: str  #: under which it was sent
-    value: Any  #: arrays are read-only
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Departure:
-    """A site whose run of the component has ended, or is gone; it may return."""
-
-    site: Site
-    reason: str  #: a sentence for people
 
 
 class Federation(Protocol):
@@ -61,8 +45,8 @@ class Federation(Protocol):
         """Send `value` to the site, or to each of the sites, in `to`; do not wait for its reader.
 
         Args:
-            required: False: a receiver may be gone; that it does not get the value is no error,
-                now or later, and does not keep it from others.
+            required: False: a receiver may be gone, which is no error now or later. The others get
+                the value.
 
         Raises: DuplicateValue: it was sent before; a loop needs tags. NotSendable: no value
             that can be sent. PeerFailed: the other task has failed. SpoolFull.

@@ -14,8 +14,8 @@ import pyarrow as pa
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.data_plane import DuplicateValue, NotSendable, PeerFailed, ValueTooLate
 from fedflow.base.errors.jobs import WrongSite
+from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
-from fedflow.sdk.context import Arrival, Departure
 
 if TYPE_CHECKING:
     from fedflow.sdk.context import Value

@@ -14,6 +14,7 @@ from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFaile
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import FederationSettings
+from fedflow.sdk import Arrival, Departure
 from fedflow.sdk.context import Federation
 from fedflow.testing.federation import LocalFederation
 from tests.support.data_plane import DataPlaneServer, Party
@@ -138,3 +139,99 @@ def test_what_may_not_travel_is_refused(world: tuple[At, Fail]) -> None:
     for value in (object(), {(1, 2): 3}, np.array([object()])):
         with pytest.raises(CodecError):
             at(GUEST).send("x", value, to=HOST)
+
+
+def test_the_next_value_is_the_one_that_arrived_first_whoever_sent_it(
+    world: tuple[At, Fail],
+) -> None:
+    at, _ = world
+    sent = [(ARBITER, "3.b"), (GUEST, "1.a"), (ARBITER, "2.a"), (GUEST, "")]
+    for number, (site, tag) in enumerate(sent):
+        at(site).send("x", number, to=HOST, tag=tag)
+        at(site).send("other", number, to=HOST, tag=tag)
+    found = [at(HOST).recv_any("x", from_=[GUEST, ARBITER], timeout_s=60) for _ in sent]
+    expected = [
+        Arrival(site=site, tag=tag, value=number) for number, (site, tag) in enumerate(sent)
+    ]
+    assert found == expected
+    assert at(HOST).recv_any("x", from_=[GUEST, ARBITER], timeout_s=0) is None
+    for site, tag in sent:
+        with pytest.raises(DuplicateValue):
+            at(HOST).recv("x", from_=site, tag=tag)
+        at(HOST).recv("other", from_=site, tag=tag)
+
+
+def test_the_next_value_may_be_asked_for_by_how_its_tag_begins(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    for tag in ("1.x", "12.y", "2.z"):
+        at(GUEST).send("x", tag, to=HOST, tag=tag)
+    at(HOST).recv("x", from_=GUEST, tag="2.z")
+    for tags, expected in (("12.", "12.y"), ("1", "1.x"), ("1", None), ("", None)):
+        found = at(HOST).recv_any("x", from_=[GUEST], timeout_s=0, tags=tags)
+        assert (found.tag if isinstance(found, Arrival) else None) == expected
+
+
+def test_a_value_of_a_site_that_is_not_asked_stays_for_who_asks(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    at(ARBITER).send("x", 1, to=HOST)
+    assert at(HOST).recv_any("x", from_=[GUEST], timeout_s=0.05) is None
+    assert at(HOST).recv("x", from_=ARBITER) == 1
+
+
+def test_who_waits_for_the_next_value_gets_it_when_it_comes(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    later = threading.Timer(0.05, lambda: at(ARBITER).send("x", "there", to=HOST, tag="t"))
+    later.start()
+    found = at(HOST).recv_any("x", from_=[GUEST, ARBITER], timeout_s=60)
+    assert found == Arrival(site=ARBITER, tag="t", value="there")
+    later.join()
+    assert at(HOST).recv_any("x", from_=[GUEST, ARBITER], timeout_s=0.05) is None
+
+
+def test_a_large_array_may_be_the_next_value(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    array = np.arange(400_000, dtype=np.float64)
+    at(GUEST).send("x", array, to=HOST)
+    found = at(HOST).recv_any("x", from_=[GUEST], timeout_s=60)
+    assert isinstance(found, Arrival)
+    assert np.array_equal(found.value, array)
+    assert not found.value.flags.writeable
+
+
+def test_a_departure_comes_once_and_after_what_had_arrived(world: tuple[At, Fail]) -> None:
+    at, fail = world
+    at(HOST).send("x", 1, to=GUEST)
+    at(HOST).send("seen", 1, to=GUEST)
+    at(GUEST).recv("seen", from_=HOST)
+    fail(HOST, "killed by signal 9")
+    both = [HOST, ARBITER]
+    assert at(GUEST).recv_any("x", from_=both, timeout_s=60) == Arrival(site=HOST, tag="", value=1)
+    gone = at(GUEST).recv_any("x", from_=both, timeout_s=60)
+    assert isinstance(gone, Departure)
+    assert (gone.site, gone.reason) == (HOST, "killed by signal 9")
+    assert at(GUEST).recv_any("x", from_=both, timeout_s=0.05) is None
+    at(ARBITER).send("x", 2, to=GUEST)
+    assert at(GUEST).recv_any("x", from_=both, timeout_s=60) == Arrival(
+        site=ARBITER, tag="", value=2
+    )
+
+
+def test_a_departure_ends_the_wait_for_the_next_value(world: tuple[At, Fail]) -> None:
+    at, fail = world
+    failing = threading.Timer(0.05, lambda: fail(HOST, "killed by signal 9"))
+    failing.start()
+    gone = at(GUEST).recv_any("x", from_=[ARBITER, HOST], timeout_s=60)
+    assert isinstance(gone, Departure)
+    failing.join()
+
+
+def test_a_value_that_is_not_required_reaches_who_is_left(world: tuple[At, Fail]) -> None:
+    at, fail = world
+    fail(HOST, "killed by signal 9")
+    with pytest.raises(PeerFailed):
+        at(GUEST).recv("never", from_=HOST)
+    at(GUEST).send("model", 1, to=[HOST, ARBITER], required=False)
+    at(GUEST).send("more", 2, to=HOST, required=False)
+    assert at(ARBITER).recv("model", from_=GUEST) == 1
+    at(ARBITER).send("answer", 3, to=GUEST)
+    assert at(GUEST).recv("answer", from_=ARBITER) == 3

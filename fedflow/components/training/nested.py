@@ -9,8 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedflow.sdk import Context, Federation, Inputs, Model, Site, Step, Tracker
-from fedflow.sdk.context import Arrival, Departure, Value
+from fedflow.sdk import (
+    Arrival,
+    Context,
+    Departure,
+    Federation,
+    Inputs,
+    Model,
+    Site,
+    Step,
+    Tracker,
+)
+from fedflow.sdk.context import Value
 
 
 def nested(
