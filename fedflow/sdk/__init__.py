@@ -18,6 +18,7 @@ from fedflow.sdk.errors import (
     CheckpointNotFound,
     CodecError,
     ComponentFailed,
+    DishonestParty,
     Diverged,
     DuplicateValue,
     FedflowError,
@@ -27,6 +28,7 @@ from fedflow.sdk.errors import (
     NotSupportedYet,
     PeerFailed,
     TableNotFound,
+    TooFewMembers,
     ValueTooLate,
 )
 from fedflow.sdk.outputs import Cache, Model, Outputs
@@ -47,6 +49,7 @@ __all__ = [
     "ComponentSpec",
     "Context",
     "Departure",
+    "DishonestParty",
     "Diverged",
     "Doubt",
     "DuplicateValue",
@@ -74,6 +77,7 @@ __all__ = [
     "TableSchema",
     "TableStore",
     "TableWriter",
+    "TooFewMembers",
     "Tracker",
     "Value",
     "ValueTooLate",

@@ -3,9 +3,11 @@
 from fedflow.base.errors.components import (
     BadParameter,
     ComponentFailed,
+    DishonestParty,
     Diverged,
     NoCommonIds,
     NotEncodable,
+    TooFewMembers,
     UnknownComponent,
 )
 from fedflow.base.errors.data import BadData, TableNotFound
@@ -26,6 +28,7 @@ __all__ = [
     "CheckpointNotFound",
     "CodecError",
     "ComponentFailed",
+    "DishonestParty",
     "Diverged",
     "DuplicateValue",
     "FedflowError",
@@ -35,6 +38,7 @@ __all__ = [
     "NotSupportedYet",
     "PeerFailed",
     "TableNotFound",
+    "TooFewMembers",
     "UnknownComponent",
     "ValueTooLate",
 ]

@@ -94,3 +94,19 @@ class ModuleNotYet(FedflowError):
     code, retcode, http = 1710, 101, 501
     public = ("module", "state")
     hint = "`fedflow component list` shows the modules of this server."
+
+
+class TooFewMembers(FedflowError):
+    """Round {round} of the secure sum is given up at {stage}: {reason}."""
+
+    code, retcode, http = 1711, 104, 409
+    public = ("round", "stage")
+    hint = "Nothing of the round can be opened. See why members were late, or wait longer for them."
+
+
+class DishonestParty(FedflowError):
+    """{party} breaks the rules of the secure sum in round {round}: {reason}."""
+
+    code, retcode, http = 1712, 100, 409
+    public = ("party", "round")
+    hint = "Nothing of the round can be opened. Ask that party which version of fedflow it runs."

@@ -1,0 +1,132 @@
+"""Numbers as integers of the ring, such that their sum is exact and the same in every order.
+
+A number x of one of n members becomes round(x * 2**f), and must not be larger than
+2**(ring_bits - 2) / n: so the sum stays clear of the sign. A weighted mean goes in as
+round(weight * x * 2**f) beside the weight; who has the sum divides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.sdk import NotEncodable
+
+Integers: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Exact integers, int32 or int64 as the ring."""
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 1 << 16  #: numbers that are converted at a time
+
+
+def largest(plan: Plan) -> int:
+    """Return the largest absolute value of an integer that a member may put in."""
+    return (1 << plan.ring_bits - 2) // len(plan.members)
+
+
+def encode(
+    values: NDArray[Any], plan: Plan, *, weight: int = 1, name: str = "the vector"
+) -> Integers:
+    """Return `round(weight * x * 2**f)` of floats or integers, one after the other (int32, int64).
+
+    Raises: NotEncodable: a number is not finite, or too large for the ring and so many members; it
+        names the number's place. TypeError: they are no numbers. ValueError: a weight below 0.
+    """
+    flat = np.asarray(values).reshape(-1)
+    if flat.dtype.kind not in "biuf" or flat.dtype.itemsize > 8:
+        raise TypeError(f"{name}: an array of {flat.dtype} where numbers were due")
+    if weight < 0:
+        raise ValueError(f"{name}: weight {weight} is below 0")
+    most = largest(plan)
+    scale = weight << plan.fraction_bits
+    out: Integers = np.empty(flat.size, np.int64 if plan.ring_bits == 64 else np.int32)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        if flat.dtype.kind == "f":
+            scaled = np.rint(block.astype(np.float64) * float(scale))
+            bad = ~(np.abs(scaled) <= _float_below(most))
+        else:
+            bad = _too_large(block, most // scale if scale else most)
+            scaled = np.where(bad, 0, block).astype(np.int64) * (scale if scale else 0)
+        if bad.any():
+            _refuse(block, int(np.argmax(bad)), start=start, plan=plan, weight=weight, name=name)
+        out[start : start + _BLOCK] = scaled
+    return out
+
+
+def encode_integers(values: NDArray[Any], plan: Plan, *, name: str = "the vector") -> Integers:
+    """Return integers as they are, checked against the ring (int32, int64).
+
+    Raises: NotEncodable: one is too large. TypeError: they are no integers.
+    """
+    flat = np.asarray(values).reshape(-1)
+    if flat.dtype.kind not in "biu":
+        raise TypeError(f"{name}: an array of {flat.dtype} where integers were due")
+    bad = _too_large(flat, largest(plan))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise NotEncodable(
+            reason=f"{name}[{at}] is {flat[at]}, more than {largest(plan)} of a ring of"
+            f" {plan.ring_bits} bits with {len(plan.members)} members"
+        )
+    return flat.astype(np.int64 if plan.ring_bits == 64 else np.int32)
+
+
+def encode_weighted(
+    values: NDArray[Any], plan: Plan, *, weight: int, name: str = "the vector"
+) -> Integers:
+    """Return a member's part of a weighted mean: weighted numbers, then the weight itself.
+
+    The plan's length is that of `values` + 1. Raises: as `encode`; NotEncodable: the weight.
+    """
+    scaled = encode(values, plan, weight=weight, name=name)
+    own = encode_integers(np.array([weight], np.int64), plan, name=f"the weight of {name}")
+    return np.concatenate([scaled, own])
+
+
+def decode(total: Integers, plan: Plan, *, divisor: float = 1.0) -> Floats:
+    """Return sums of encoded numbers as floats, divided by `divisor` (float64)."""
+    out = total.astype(np.float64)
+    return np.divide(out, 2.0**plan.fraction_bits * divisor, out=out)
+
+
+def decode_weighted(total: Integers, plan: Plan) -> tuple[Floats, int]:
+    """Return the weighted mean of all inputs (float64) and the sum of the weights.
+
+    Raises: NotEncodable: the weights add up to nothing.
+    """
+    weight = int(total[-1])
+    if weight <= 0:
+        raise NotEncodable(reason=f"the weights of all members add up to {weight}")
+    return decode(total[:-1], plan, divisor=weight), weight
+
+
+def _float_below(most: int) -> float:
+    """Return the largest float that is no larger than `most`."""
+    near = float(most)
+    return near if int(near) <= most else float(np.nextafter(near, 0.0))
+
+
+def _too_large(values: NDArray[Any], most: int) -> NDArray[np.bool_]:
+    if values.dtype.kind == "b":
+        return np.full(values.shape, most < 1) & values.astype(np.bool_)
+    info = np.iinfo(values.dtype)
+    above: NDArray[np.bool_] = values > min(most, info.max)
+    below: NDArray[np.bool_] = values < max(-most, info.min)
+    return np.logical_or(above, below)
+
+
+def _refuse(
+    block: NDArray[Any], at: int, *, start: int, plan: Plan, weight: int, name: str
+) -> None:
+    weighted = f" with weight {weight}" if weight != 1 else ""
+    limit = largest(plan) / 2**plan.fraction_bits
+    raise NotEncodable(
+        reason=f"{name}[{start + at}] is {block[at]}{weighted}; up to {limit:g} has room in a ring"
+        f" of {plan.ring_bits} bits with {plan.fraction_bits} fraction bits and"
+        f" {len(plan.members)} members"
+    )

@@ -1,0 +1,116 @@
+"""A member's keys of one round, and what is derived of them: seeds of pairs, sealed shares.
+
+Every derived key is bound to session, round and the names of both ends, so nothing of one round or
+pair means anything in another. A key that seals is used for one message: its nonce is fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fedflow.components.secure_aggregation.masks import SEED_BYTES
+from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.shamir import SHARE_BYTES
+
+KEY_BYTES: Final = 32
+DIGEST_BYTES: Final = 32
+SEALED_BYTES: Final = 2 * SHARE_BYTES + 16
+_NONCE: Final = bytes(12)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKeys:
+    """What a member shows of its keys; 32 bytes each."""
+
+    sealing: bytes
+    masking: bytes
+
+    def __bytes__(self) -> bytes:
+        """Return both, as they travel."""
+        return self.sealing + self.masking
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSecrets:
+    """What a member draws for one round, and never again."""
+
+    sealing: bytes = field(repr=False)  #: private key of what is sealed for it; nobody gets it
+    masking: bytes = field(repr=False)  #: private key of its masks with others
+    self_seed: bytes = field(repr=False)  #: of the mask that is its own
+
+    @classmethod
+    def draw(cls) -> Self:
+        """Return new secrets."""
+        return cls(*(secrets.token_bytes(KEY_BYTES) for _ in range(3)))
+
+    @property
+    def public(self) -> PublicKeys:
+        """Return the public halves."""
+        return PublicKeys(public_of(self.sealing), public_of(self.masking))
+
+
+def public_of(private: bytes) -> bytes:
+    """Return the public half of a private key."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def bound(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
+    """Return bytes that name a purpose, the round and further parts, and nothing else does."""
+    texts = ("fedflow secure sum", purpose, plan.session, str(plan.round), *parts)
+    coded = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    return b"".join(len(one).to_bytes(4) + one for one in coded)
+
+
+def digest(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
+    """Return SHA-256 of `bound`: a commitment to a secret that nobody can guess."""
+    return hashlib.sha256(bound(purpose, plan, *parts)).digest()
+
+
+def self_mask_seed(self_seed: bytes, plan: Plan, member: str) -> bytes:
+    """Return the seed of a member's own mask."""
+    return _derive(self_seed, bound("self mask", plan, member))
+
+
+def pair_mask_seed(private: bytes, public: bytes, plan: Plan, *, own: str, peer: str) -> bytes:
+    """Return the seed of the mask of two members, the same at both. Raises: ValueError: bad key."""
+    return _derive(_agreed(private, public), bound("pair mask", plan, *sorted((own, peer))))
+
+
+def seal(
+    content: bytes, private: bytes, public: bytes, plan: Plan, *, sender: str, receiver: str
+) -> bytes:
+    """Return `content` such that only the receiver reads it. Raises: ValueError: bad key."""
+    names = bound("sealed shares", plan, sender, receiver)
+    return ChaCha20Poly1305(_derive(_agreed(private, public), names)).encrypt(
+        _NONCE, content, names
+    )
+
+
+def unseal(
+    sealed: bytes, private: bytes, public: bytes, plan: Plan, *, sender: str, receiver: str
+) -> bytes:
+    """Return what `seal` was given. Raises: ValueError: it was not sealed by and for these."""
+    names = bound("sealed shares", plan, sender, receiver)
+    cipher = ChaCha20Poly1305(_derive(_agreed(private, public), names))
+    try:
+        return cipher.decrypt(_NONCE, sealed, names)
+    except InvalidTag as exc:
+        raise ValueError("it was not sealed by and for these members in this round") from exc
+
+
+def _agreed(private: bytes, public: bytes) -> bytes:
+    own = X25519PrivateKey.from_private_bytes(private)
+    return own.exchange(X25519PublicKey.from_public_bytes(public))
+
+
+def _derive(secret: bytes, info: bytes) -> bytes:
+    return HKDF(algorithm=hashes.SHA256(), length=SEED_BYTES, salt=None, info=info).derive(secret)

@@ -1,0 +1,29 @@
+"""What members sign where the aggregator may lie: their keys, and the set of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fedflow.components.secure_aggregation.keys import bound
+from fedflow.components.secure_aggregation.plan import Plan
+
+
+class Signatures(Protocol):
+    """This member's site key, and the certificates of the others."""
+
+    def sign(self, content: bytes) -> bytes:
+        """Return this member's signature of `content`."""
+
+    def wrong(self, signed: Mapping[str, tuple[bytes, bytes]]) -> tuple[str, ...]:
+        """Return the members whose signature is not theirs; `signed` is content and signature."""
+
+
+def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:
+    """Return what a member signs of its public keys."""
+    return bound("signed keys", plan, member, keys)
+
+
+def inputs_content(plan: Plan, inputs: tuple[str, ...]) -> bytes:
+    """Return what each member signs of the set of those whose input arrived."""
+    return bound("signed inputs", plan, *inputs)

@@ -1,0 +1,115 @@
+"""A round of a secure sum in this process: members that are lost, or that lie, in any stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.secure_aggregation.aggregator import Aggregator
+from fedflow.components.secure_aggregation.member import Member
+from fedflow.components.secure_aggregation.messages import Message
+from fedflow.components.secure_aggregation.plan import Plan, Stage, choose_plan
+from fedflow.components.secure_aggregation.signatures import Signatures
+
+Change = Callable[[str, Stage, Message], Message | None]
+"""Member, stage, message -> what arrives instead of it; None: nothing."""
+
+
+@dataclass
+class Round:
+    """What happened in a round."""
+
+    plan: Plan
+    vectors: Mapping[str, NDArray[Any]]
+    aggregator: Aggregator
+    members: dict[str, Member]
+    answers: list[tuple[str, Stage, Message]] = field(default_factory=list)
+    questions: list[tuple[str, Stage, Message]] = field(default_factory=list)
+
+    def plain_sum(self) -> NDArray[Any]:
+        """Return the sum of the vectors that the secure sum says it has."""
+        total = np.zeros_like(next(iter(self.vectors.values())))
+        for name in self.aggregator.inputs:
+            total += self.vectors[name]
+        return total
+
+
+def names(count: int) -> list[str]:
+    """Return the names of `count` members."""
+    return [f"host-{10_000 + i}" for i in range(count)]
+
+
+def plan_of(count: int, *, length: int = 8, round: int = 0, **more: Any) -> Plan:
+    """Return a plan of `count` members."""
+    return choose_plan(names(count), length, session="job/attempt", round=round, **more)
+
+
+def random_vectors(plan: Plan, *, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Return a vector per member, as large as the ring allows."""
+    rng = np.random.default_rng(seed)
+    most = (1 << plan.ring_bits - 2) // len(plan.members)
+    kind = np.int64 if plan.ring_bits == 64 else np.int32
+    return {
+        name: rng.integers(-most, most, plan.length, dtype=kind, endpoint=True)
+        for name in plan.members
+    }
+
+
+def start(
+    plan: Plan,
+    *,
+    vectors: Mapping[str, NDArray[Any]] | None = None,
+    signatures: Mapping[str, Signatures] | None = None,
+) -> Round:
+    """Return a round before its first stage."""
+    given = signatures or {}
+    return Round(
+        plan,
+        vectors or random_vectors(plan),
+        Aggregator(plan),
+        {name: Member(plan, name, signatures=given.get(name)) for name in plan.members},
+    )
+
+
+def run(
+    plan: Plan,
+    *,
+    lost: Mapping[str, Stage] | None = None,
+    change: Change = lambda _name, _stage, answer: answer,
+    **more: Any,
+) -> Round:
+    """Return a whole round, in which members are lost at the stage that `lost` names."""
+    one = start(plan, **more)
+    questions: dict[str, Message] = {}
+    for stage in plan.stages:
+        for name in one.aggregator.due:
+            if (lost or {}).get(name) is stage:
+                continue
+            answer = answer_of(one, name, stage, questions.get(name))
+            one.answers.append((name, stage, answer))
+            changed = change(name, stage, answer)
+            if changed is not None:
+                one.aggregator.receive(name, changed)
+        questions = one.aggregator.close_stage()
+        one.questions += [(name, stage, question) for name, question in questions.items()]
+    return one
+
+
+def answer_of(one: Round, name: str, stage: Stage, question: Message | None) -> Message:
+    """Return a member's answer to the question of a stage."""
+    member = one.members[name]
+    match stage:
+        case Stage.KEYS:
+            return member.keys()
+        case Stage.SHARES:
+            return member.shares(question)
+        case Stage.INPUTS:
+            return member.masked(question, one.vectors[name])
+        case Stage.CONFIRMATIONS:
+            return member.confirm(question)
+        case Stage.UNMASKING:
+            return member.unmask(question)
