@@ -19,6 +19,7 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 | 2000 | models |
 | 2100 | scoring of rows online |
 | 2200 | the serving process |
+| 2300 | rendezvous |
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fedflow.base.errors import (  # noqa: F401  # each defines the classes of i
     jobs,
     models,
     parties,
+    rendezvous,
     requests,
     serving,
     serving_process,
