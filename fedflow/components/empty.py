@@ -46,6 +46,7 @@ class EmptyParams(Params, frozen=True, kw_only=True):
     roles=("guest", "host", "arbiter", "local"),
     params=EmptyParams,
     needs_input=False,
+    absence="apart",
 )
 class Empty:
     """Waits, and fails or makes rows if asked to.

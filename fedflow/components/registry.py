@@ -124,7 +124,8 @@ def load_provider(value: str) -> ComponentRegistry:
 def describe(spec: ComponentSpec) -> dict[str, Any]:
     """Return what a server needs to know of a component, as plain JSON.
 
-    Members: module, roles, data_ports, needs_input, outputs, repeatable, aliases, summary;
+    Members: module, roles, data_ports, needs_input, outputs, repeatable, absence, aliases,
+    summary;
     `parameters`, the JSON schema of its parameters (None if they have none); `param_name`, what
     FATE calls them; `defaults`, the values of those that may be left out; and `checks_run`, whether
     they may refuse a planned run.
@@ -140,6 +141,7 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
         "needs_input": spec.needs_input,
         "outputs": list(spec.outputs),
         "repeatable": spec.repeatable,
+        "absence": spec.absence,
         "aliases": list(spec.aliases),
         "summary": spec.summary,
         "parameters": parameters,

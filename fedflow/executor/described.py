@@ -25,6 +25,7 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     needs_input: bool
     outputs: list[Literal["data", "model", "cache"]]
     repeatable: bool
+    absence: Literal["rounds", "apart"] | None = None
     aliases: list[_Name]
     summary: str
     parameters: dict[str, Any] | None

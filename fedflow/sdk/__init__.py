@@ -1,6 +1,7 @@
 """What the author of a component imports. The only package whose modules re-export names."""
 
 from fedflow.domain.arrivals import Arrival, Departure
+from fedflow.domain.job.elastic import Elastic
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
 from fedflow.sdk.context import (
@@ -53,6 +54,7 @@ __all__ = [
     "Diverged",
     "Doubt",
     "DuplicateValue",
+    "Elastic",
     "Federation",
     "FedflowError",
     "Inputs",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from fedflow.domain.site import Role
 from fedflow.sdk.function import runner_of, signature_of
 from fedflow.sdk.params import Params
 
 _MARK = "__fedflow_component__"
+Absence: TypeAlias = Literal["rounds", "apart"]
+"""How a component lives with an absent host: its rounds go on, or each site runs it for itself."""
 DATA_PORTS = ("data", "train_data", "validate_data", "test_data", "eval_data")
 
 
@@ -29,6 +31,8 @@ class ComponentSpec:
     aliases: tuple[str, ...]  #: further names of the module
     param_name: str  #: what FATE calls its parameters, such as `HeteroLogisticParam`
     summary: str  #: one sentence for people
+    #: lives with an absent host: `rounds` go on, or each site runs it `apart`; None: it cannot
+    absence: Absence | None
     factory: type[Any]  #: class with `run(self, ctx: Context) -> Outputs`
 
 
@@ -46,6 +50,7 @@ def component(
     repeatable: bool = True,
     aliases: tuple[str, ...] = (),
     param_name: str | None = None,
+    absence: Absence | None = None,
 ) -> Callable[[C], C]:
     """Declare the decorated class, or function, a component.
 
@@ -67,6 +72,8 @@ def component(
         repeatable: false: it has effects, or depends on the time.
         aliases: further names in a DSL.
         param_name: what FATE calls its parameters; else the module's name and `Param`.
+        absence: what an elastic job needs: `rounds`: its rounds go on without a host; `apart`: each
+            site runs it for itself, without values between sites.
 
     Raises: ValueError: a role or port is unknown, `params` are missing, or a function takes what is
         no input.
@@ -88,6 +95,7 @@ def component(
             aliases=aliases,
             param_name=param_name or f"{module}Param",
             summary=(offered.__doc__ or module).strip().splitlines()[0],
+            absence=absence,
             factory=factory,
         )
         for one in (offered, factory):

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from fedflow.base.errors.components import RefusedAsStrict
 from fedflow.domain.arrivals import Arrival, Departure
+from fedflow.domain.job.elastic import Elastic
 from fedflow.domain.job.warning import MOST, JobWarning
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Cache, Model
@@ -230,6 +231,9 @@ class Context:
     log: logging.Logger  #: its lines are in the task's log, see `fedflow job log`
     model_store: ModelStore | None = None  #: for components that the server itself starts
     output_names: tuple[str, ...] = ()  #: names of data outputs that the DSL declares
+    #: number of this process in the attempt at this site, from 0: for the tags of its values
+    launch: int = 0
+    elastic: Elastic | None = None  #: how the job lives with absent hosts; None: not at all
     warnings: RunWarnings = field(default_factory=RunWarnings)  #: `warn` adds to it
 
     def warn(self, code: str, message: str, *, hint: str = "", path: str = "") -> None:

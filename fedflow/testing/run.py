@@ -15,6 +15,7 @@ import fedflow
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.cores.workers import LocalWorkers
+from fedflow.domain.job.elastic import Elastic
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
@@ -60,6 +61,8 @@ def run_component(
     task_version: int = 0,
     output_names: tuple[str, ...] = (),
     strict: bool = False,
+    launch: int = 0,
+    elastic: Elastic | None = None,
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
@@ -77,6 +80,8 @@ def run_component(
         checkpoints: one `MemoryCheckpoints` per site; a second run goes on from what the first has
             stored.
         strict: the run fails where it would warn, or where parameters are doubtful.
+        launch: what `ctx.launch` is.
+        elastic: what `ctx.elastic` is.
 
     Raises: TimeoutError: a site did not end in time; it says in which line each of them is.
     """
@@ -105,6 +110,8 @@ def run_component(
             workers=(workers or {}).get(site) or LocalWorkers(cores),
             log=logging.getLogger(f"fedflow.task.{name}.{site.key}"),
             output_names=output_names,
+            launch=launch,
+            elastic=elastic,
             warnings=RunWarnings(strict=strict),
         )
 

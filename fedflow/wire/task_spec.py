@@ -89,6 +89,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     cores: Annotated[int, msgspec.Meta(ge=1)] = 1
     memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
     log_level: str = "INFO"
+    launch: Annotated[int, msgspec.Meta(ge=0)] = 0  #: of this attempt at this site, from 0
+    elastic: dict[str, Any] | None = None  #: settings of an elastic job
     strict: bool = False  #: a warning fails the task
     provider: ProviderSpec | None = None
     spark: SparkSpec | None = None  #: None: the task computes on this machine

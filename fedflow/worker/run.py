@@ -21,6 +21,7 @@ from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.messages import Message, beside, verbatim
 from fedflow.components.registry import ComponentRegistry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
+from fedflow.domain.job.elastic import read_elastic
 from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import TaskStatus
@@ -250,6 +251,8 @@ class _Run:
             workers=self._workers or LocalWorkers(spec.cores),
             log=logging.getLogger(f"fedflow.task.{spec.component}"),
             output_names=tuple(spec.output_data),
+            launch=spec.launch,
+            elastic=read_elastic(spec.elastic),
             warnings=self.warnings,
         )
         for warning in warnings_of(params, path=spec.component):

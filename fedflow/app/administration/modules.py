@@ -242,6 +242,7 @@ def _info(described: Mapping[str, Any], versions: Sequence[RegisteredProvider]) 
         outputs=tuple(described["outputs"]),
         # the code in a folder may change, and each party has its own
         repeatable=described.get("repeatable", True) and not versions,
+        absence=described.get("absence"),
         provider=described["provider"] if versions else "",
         package="" if versions else described["provider"],
         versions=tuple(v.manifest.version for v in versions),

@@ -41,6 +41,7 @@ from fedflow.wire.commands import (
 
 _FIXED: Final = (
     "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
+    "elastic",
 )  # fmt: skip
 """Job parameters that a job keeps: its results depend on them."""
 _TABLES: Final = frozenset({"table", "tables"})

@@ -45,6 +45,7 @@ Summary = dict[str, dict[str, dict[str, float]]]  # component -> part -> metric 
     params=EvaluationParams,
     param_name="EvaluateParam",
     outputs=("data",),
+    absence="apart",
 )
 class Evaluation:
     """Measures how good the predictions of the components before it are.

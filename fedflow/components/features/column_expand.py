@@ -60,6 +60,7 @@ class ColumnExpandParams(Params, frozen=True, kw_only=True):
     roles=("guest", "host"),
     params=ColumnExpandParams,
     outputs=("data", "model"),
+    absence="apart",
 )
 class ColumnExpand:
     """Adds columns with one value each to raw rows, before DataTransform.

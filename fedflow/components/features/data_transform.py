@@ -64,6 +64,7 @@ _BLANK = SpecialValues.of((), texts=BUILT_IN)
     roles=("guest", "host"),
     params=DataTransformParams,
     outputs=("data", "model"),
+    absence="apart",
 )
 class DataTransform:
     """Turns raw rows into instances with a label and numeric features.
@@ -102,7 +103,13 @@ class DataTransform:
         return _transform(ctx, name=MODEL)
 
 
-@component("DataIO", roles=("guest", "host"), params=DataIOParams, outputs=("data", "model"))
+@component(
+    "DataIO",
+    roles=("guest", "host"),
+    params=DataIOParams,
+    outputs=("data", "model"),
+    absence="apart",
+)
 class DataIO:
     """Turns raw rows into instances, as DataTransform does: that module's name before FATE 1.7.
 

@@ -96,6 +96,7 @@ class Fills:
     roles=("guest", "host"),
     params=FeatureImputationParams,
     outputs=("data", "model"),
+    absence="apart",
 )
 class FeatureImputation:
     """Fills missing features with a column's least, greatest or mean value, or a given one.

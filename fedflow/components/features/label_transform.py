@@ -81,6 +81,7 @@ class _Encoder:
     roles=("guest", "host"),
     params=LabelTransformParams,
     outputs=("data", "model"),
+    absence="apart",
 )
 class LabelTransform:
     """Replaces labels by others: given ones, or 0, 1, 2 ... in ascending order.

@@ -39,7 +39,11 @@ class OneHotEncoderParams(Params, frozen=True, kw_only=True):
 
 
 @component(
-    "OneHotEncoder", roles=("guest", "host"), params=OneHotEncoderParams, outputs=("data", "model")
+    "OneHotEncoder",
+    roles=("guest", "host"),
+    params=OneHotEncoderParams,
+    outputs=("data", "model"),
+    absence="apart",
 )
 class OneHotEncoder:
     """Replaces columns of categories by one column of 0 and 1 per category.

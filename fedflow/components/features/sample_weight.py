@@ -77,7 +77,11 @@ class _Rule:
 
 
 @component(
-    "SampleWeight", roles=("guest", "host"), params=SampleWeightParams, outputs=("data", "model")
+    "SampleWeight",
+    roles=("guest", "host"),
+    params=SampleWeightParams,
+    outputs=("data", "model"),
+    absence="apart",
 )
 class SampleWeight:
     """Gives every row a weight for trainings: by its label, or from one of the features.

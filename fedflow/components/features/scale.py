@@ -131,6 +131,7 @@ def scaled_values(
     params=FeatureScaleParams,
     param_name="ScaleParam",
     outputs=("data", "model"),
+    absence="apart",
 )
 class FeatureScale:
     """Scales features to mean 0 and deviation 1, or to the range 0 to 1.

@@ -24,7 +24,7 @@ class UnionParams(Params, frozen=True, kw_only=True):
             yield Doubt("allow_missing", "every row here has all columns of its table")
 
 
-@component("Union", roles=("guest", "host"), params=UnionParams)
+@component("Union", roles=("guest", "host"), params=UnionParams, absence="apart")
 class Union:
     """Appends tables to each other; of rows with equal ids the first is kept.
 

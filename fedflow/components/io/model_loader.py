@@ -37,6 +37,7 @@ class ModelLoaderParams(Params, frozen=True, kw_only=True):
     needs_input=False,
     outputs=("model",),
     repeatable=False,
+    absence="apart",
 )
 class ModelLoader:
     """Brings a model of an earlier job into this one.

@@ -76,6 +76,7 @@ class UploadedTable(Protocol):
     params=ReaderParams,
     data_ports=(),
     needs_input=False,
+    absence="apart",
 )
 class Reader:
     """Brings an uploaded table into the job.

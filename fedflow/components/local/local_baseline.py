@@ -34,6 +34,7 @@ Floats = NDArray[np.float64]
     params=LocalBaselineParams,
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    absence="apart",
 )
 class LocalBaseline:
     """Trains scikit-learn's LogisticRegression on a party's own columns, for comparison.

@@ -114,7 +114,7 @@ class _Split:
 
 
 @component("HomoDataSplit", roles=("guest", "host"), params=DataSplitParams,
-           param_name="DataSplitParam")  # fmt: skip
+           param_name="DataSplitParam", absence="apart")  # fmt: skip
 class HomoDataSplit(_Split):
     """Splits each party's own rows into train, validate and test data.
 

@@ -47,7 +47,9 @@ class PositiveUnlabeledParams(Params, frozen=True, kw_only=True):
             raise ValueError(f"threshold: must be 0 to 1 with strategy {strategy}")
 
 
-@component("PositiveUnlabeled", roles=("guest", "host"), params=PositiveUnlabeledParams)
+@component(
+    "PositiveUnlabeled", roles=("guest", "host"), params=PositiveUnlabeledParams, absence="apart"
+)
 class PositiveUnlabeled:
     """Labels unlabelled rows (label 0) with high scores as positive (label 1).
 

@@ -51,7 +51,7 @@ class ScorecardParams(Params, frozen=True, kw_only=True):
             yield Doubt("factor", "is 0: all scores are equal to offset", "Unusual")
 
 
-@component("Scorecard", roles=("guest", "host"), params=ScorecardParams)
+@component("Scorecard", roles=("guest", "host"), params=ScorecardParams, absence="apart")
 class Scorecard:
     """Turns the probabilities of a prediction table of two classes into credit scores.
 

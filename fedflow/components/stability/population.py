@@ -52,6 +52,7 @@ class PSIParams(Params, frozen=True, kw_only=True):
     params=PSIParams,
     data_ports=("train_data", "validate_data", "test_data", "eval_data", "data"),
     outputs=("model",),
+    absence="apart",
 )
 class PSI:
     """Measures how the distribution of each feature differs between two tables.

@@ -26,6 +26,7 @@ Described = Mapping[str, Mapping[str, float | None]]  #: column -> statistic -> 
     params=DataStatisticsParams,
     param_name="StatisticsParam",
     outputs=("data", "model"),
+    absence="apart",
 )
 class DataStatistics:
     """Computes statistics of the columns, for people and for HeteroFeatureSelection.

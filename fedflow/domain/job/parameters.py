@@ -106,6 +106,9 @@ class JobParameters:
     idempotency_key: Annotated[str, Meta(max_length=255)] | None = (
         None  #: see `domain/scheduling/submits.py`
     )
+    elastic: dict[str, object] | None = (
+        None  #: see `domain/job/elastic.py`; None: hosts may not fail
+    )
     reuse: bool = False  #: results of equal components of earlier jobs are taken over
     strict: bool = False  #: what would be a warning refuses the job, or fails the task
     user: Text = ""  #: owner at this site
@@ -210,6 +213,12 @@ def _check(
         value = value.upper()
     if key == "task_conf" and isinstance(value, dict):
         checked[key] = _task_confs(value, path, report=report)
+        return
+    if key == "elastic":
+        from fedflow.domain.job.elastic_checks import check_elastic  # most jobs never need it
+
+        check_elastic(value, path, report=report)
+        checked[key] = value if isinstance(value, dict) else None
         return
     if key == "dsl_version":
         value = 1 if value in (1, "1") else 2  # the conf's own member is what counts

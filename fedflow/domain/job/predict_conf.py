@@ -27,7 +27,7 @@ from fedflow.domain.job.dsl import EXTERNAL
 from fedflow.domain.job.warning import JobWarning, warning
 from fedflow.domain.site import Role
 
-_OF_ONE_JOB: Final = (*MODEL_MEMBERS, "inheritance_info")
+_OF_ONE_JOB: Final = (*MODEL_MEMBERS, "inheritance_info", "elastic")
 """Job parameters of the training job that say nothing about predicting."""
 _BY_ROLE: Final = ("job_parameters", "component_parameters")
 _WITH_DATA: Final = (Role.GUEST, Role.HOST)

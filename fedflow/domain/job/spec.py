@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.ids import PartyId
@@ -30,6 +30,9 @@ from fedflow.domain.job.rules import Rules, make_rules
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Role, Site
 
+if TYPE_CHECKING:
+    from fedflow.domain.job.elastic import Elastic
+
 MAX_RUNS: Final = 100_000
 """Components x sites of one job: a site checks each of its own, the initiator all of them; so many
 take about a second. 100 components at 1,000 sites, or 5,000 at 20."""
@@ -48,6 +51,7 @@ class ModuleInfo:
     needs_input: bool  #: at least one data port must be connected
     outputs: tuple[str, ...]  #: kinds that it may write: data, model, cache
     repeatable: bool = True  #: the same inputs and parameters give results that are as good
+    absence: str | None = None  #: of a host: `rounds` go on, or each site is `apart`
     provider: str = ""  #: registered provider that has it; empty: it is installed
     versions: tuple[str, ...] = ()  #: of that provider, the one used without a word last
     package: str = ""  #: installed package that offers it by an entry point
@@ -94,6 +98,21 @@ class JobSpec:
             )
             self._rules.append(rules)
         return self._rules[0]
+
+    @property
+    def elastic(self) -> Elastic | None:
+        """Return how the job lives with absent hosts; None: not at all, as a predict job."""
+        if self.elastic_settings is None:
+            return None
+        from fedflow.domain.job.elastic import read_elastic  # most jobs never need it
+
+        return read_elastic(self.elastic_settings)
+
+    @property
+    def elastic_settings(self) -> dict[str, object] | None:
+        """Return the same as plain JSON."""
+        given = self.job_parameters_at(self.initiator).elastic
+        return None if self.mode == "predict" else given
 
     def _with_own_options(self) -> tuple[Site, ...]:
         """Return the sites whose parameters count for the rules: all, if any has `task_conf`."""
@@ -222,8 +241,17 @@ def parse_job(
         defaults=defaults or JobParameters(),
     )
     _check_shares(spec, report=report)
+    _check_elastic(spec, report=report)
     report.raise_if_any()
     return spec
+
+
+def _check_elastic(spec: JobSpec, *, report: Report) -> None:
+    given = spec.settings.job_parameters
+    if any("elastic" in layer for layer in (given.common, *(o.values for o in given.overlays))):
+        from fedflow.domain.job.elastic_checks import check_job  # most jobs never need it
+
+        check_job(spec, report=report)
 
 
 def model_id(spec: JobSpec) -> str:
