@@ -93,16 +93,19 @@ class FederationHandle:
         timeout_s: float = 1800.0,
         reconnect_s: float = 30.0,
         run: str = "",
+        incarnation: int = 0,
     ) -> None:
         """Make a handle that connects on first use.
 
         `timeout_s` is how long a receive waits that names no time-out, `reconnect_s` how long a
         server that went away is waited for, in seconds. `run` is the run of the server for which
         the session was opened: another one has lost what had arrived: ServerRestarted.
+        `incarnation` counts the launches of this executor within the attempt, from 0.
         """
         self._path = socket_path
         self._session = session
         self._site = site
+        self._incarnation = incarnation
         self._token = token
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
@@ -118,6 +121,7 @@ class FederationHandle:
         self._next_id = 1
         self._tickets: dict[int, _Ticket] = {}
         self._sent: set[ValueKey] = set()
+        self._incarnations: dict[str, int] = {}  #: of sites that were launched again
         self._failed: FedflowError | None = None  #: the first delivery that failed for good
 
     # --- the port of the sdk
@@ -432,15 +436,27 @@ class FederationHandle:
             self._finish(ticket)
         elif isinstance(reply, Departed):
             ticket.reply = reply
+            self._forget_sent(reply.source)
             self._finish(ticket)
         elif isinstance(reply, Value):
             ticket.reply = reply
+            self._note_incarnation(ticket.request, reply)
             try:
                 ticket.data = map_file(fd, reply.size) if reply.file else body
             except CodecError as exc:
                 self._finish(ticket, exc)
             else:
                 self._finish(ticket)
+
+    def _note_incarnation(self, request: Send | Recv | RecvAny, reply: Value) -> None:
+        source = request.source if isinstance(request, Recv) else reply.source
+        if reply.incarnation > self._incarnations.get(source, 0):
+            self._incarnations[source] = reply.incarnation
+            self._forget_sent(source)
+
+    def _forget_sent(self, site: str) -> None:
+        """Let values be sent again to a site that has gone: if it returns, it has none of them."""
+        self._sent = {key for key in self._sent if key.destination.key != site}
 
     def _note_delivered(self, number: int, error: ErrorInfo | None) -> None:
         ticket = self._tickets.get(number)
@@ -537,7 +553,13 @@ class FederationHandle:
         try:
             sock.settimeout(FRAME_TIMEOUT_S)
             sock.connect(str(self._path))
-            sock.sendall(pack(Hello(session=self._session, site=self._site.key, token=self._token)))
+            hello = Hello(
+                session=self._session,
+                site=self._site.key,
+                token=self._token,
+                incarnation=self._incarnation,
+            )
+            sock.sendall(pack(hello))
             reply, _, _ = read_frame(sock)
             if isinstance(reply, Refused):
                 raise error_from_wire(reply.error)

@@ -32,7 +32,8 @@ _decoder = msgspec.json.Decoder(WireKey)
 class ValueKey:
     """One value of one task attempt, from one site to one other.
 
-    `session` is `<task id>_<task version>`, the same at all sites.
+    `session` is `<task id>_<task version>`, the same at all sites. An executor that was launched
+    again within the attempt is another incarnation of its site; its values are others.
     Raises: BadRequest: a part is empty, too long or holds control characters.
     """
 
@@ -41,6 +42,8 @@ class ValueKey:
     tag: str
     source: Site
     destination: Site
+    incarnation: int = 0  #: of the source
+    destination_incarnation: int = 0
 
     def __post_init__(self) -> None:
         _check("session", self.session, limit=MAX_SESSION)
@@ -57,7 +60,9 @@ class ValueKey:
     @property
     def id(self) -> bytes:
         """Return 32 bytes that name this key in file names and chunk headers (SHA-256)."""
-        return hashlib.sha256(encode_key(self)).digest()
+        incarnations = (self.incarnation, self.destination_incarnation)
+        named = encode_key(self) + (b"%d %d" % incarnations if any(incarnations) else b"")
+        return hashlib.sha256(named).digest()
 
 
 def encode_key(key: ValueKey) -> bytes:
@@ -75,7 +80,9 @@ def decode_key(data: bytes) -> ValueKey:
         raise BadRequest(reason=f"not a value key: {exc}") from exc
 
 
-def key_from_wire(wire: WireKey) -> ValueKey:
+def key_from_wire(
+    wire: WireKey, *, incarnation: int = 0, destination_incarnation: int = 0
+) -> ValueKey:
     """Return the checked key of a message. Raises: BadRequest: a part of it is not acceptable."""
     return ValueKey(
         session=wire.session,
@@ -83,6 +90,8 @@ def key_from_wire(wire: WireKey) -> ValueKey:
         tag=wire.tag,
         source=site_from_wire(wire.source),
         destination=site_from_wire(wire.destination),
+        incarnation=incarnation,
+        destination_incarnation=destination_incarnation,
     )
 
 

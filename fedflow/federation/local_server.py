@@ -239,11 +239,11 @@ class Connection:
     def _on_hello(self, message: Hello) -> None:
         site = site_from_wire(message.site)
         known = self._server.book.find((message.session, site))
-        if not isinstance(known, Opening):
+        if not isinstance(known, Opening) or known.incarnation != message.incarnation:
             raise SessionUnknown(session=message.session)
         if self._session is not None or not known.admits(message.token):
             raise NotAuthenticated(reason="the task's token is wrong")
-        session = self._server.mailbox.session((message.session, site))
+        session = self._server.mailbox.session((message.session, site), message.incarnation)
         if session is None:
             raise SessionUnknown(session=message.session)
         self._deadline.cancel()
@@ -284,7 +284,9 @@ class Connection:
                     name=message.name,
                     tag=message.tag,
                     source=session.site,
-                    destination=site_from_wire(to),
+                    destination=(destination := site_from_wire(to)),
+                    incarnation=session.incarnation,
+                    destination_incarnation=session.incarnation_of(destination),
                 )
                 for to in message.to
             ]
@@ -348,7 +350,13 @@ class Connection:
         if key.source not in session.sites:
             raise BadRequest(reason=f"{key.source} is not a site of this task")
         blob = await session.take(key, message.timeout_s)
-        answer = Value(id=message.id, size=blob.size, digest=blob.digest, file=blob.data is None)
+        answer = Value(
+            id=message.id,
+            size=blob.size,
+            digest=blob.digest,
+            file=blob.data is None,
+            incarnation=session.incarnation_of(key.source),
+        )
         await self._hand_out(blob, answer)
 
     async def _on_recv_any(self, session: Session, message: RecvAny) -> None:
@@ -371,6 +379,7 @@ class Connection:
                 file=blob.data is None,
                 source=found.source.key,
                 tag=found.tag,
+                incarnation=found.incarnation,
             )
             await self._hand_out(blob, answer)
 

@@ -13,13 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from fedflow.base.errors.data_plane import SessionUnknown, SpoolFull
+from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
+from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
-from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
+from fedflow.federation.session import (
+    AGAIN,
+    Ending,
+    Opening,
+    Session,
+    SessionKey,
+    SessionRegistry,
+)
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import FILE_OVERHEAD, Blob, Ledger, Part, Spool
 
@@ -46,11 +54,16 @@ class _Arriving:
     """What is reserved for a part, and which stream may write it (the newest)."""
 
     session: SessionKey
-    party: str
+    source: Site
+    incarnation: int  #: of the source
     size: int
     reserved: int = FILE_OVERHEAD
     generation: int = 0
     finishing: bool = False
+
+    @property
+    def party(self) -> str:
+        return self.source.party_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,25 +105,38 @@ class Mailbox:
 
     # --- sessions
 
-    def session(self, key: SessionKey) -> Session | None:
-        """Return an open session, or None. Raises: SessionUnknown: it has ended."""
+    def session(self, key: SessionKey, incarnation: int = 0) -> Session | None:
+        """Return an open session, of that incarnation of its site or a later one; or None.
+
+        Raises: SessionUnknown: it has ended.
+        """
         found = self._sessions.get(key)
-        if found is not None:
+        if found is not None and found.incarnation >= incarnation:
             return found
-        known = self._book.activate(key)
+        known = self._book.activate(key, incarnation)
         if isinstance(known, Ending):
             raise SessionUnknown(session=key[0])
         if known is None:
             return None
+        if known.incarnation < incarnation:
+            return found or self._start(key, known)
+        self.replace(key, known.incarnation)
         return self._start(key, known)
 
-    async def opened(self, key: SessionKey) -> Session:
+    def replace(self, key: SessionKey, incarnation: int) -> None:
+        """End a session of an incarnation before this one; its executor was launched again."""
+        found = self._sessions.get(key)
+        if found is not None and found.incarnation < incarnation:
+            error = PeerFailed(site=str(key[1]), reason=AGAIN)
+            self.end(key, error, incarnation=found.incarnation)
+
+    async def opened(self, key: SessionKey, incarnation: int = 0) -> Session:
         """Return a session, waiting for it to be opened.
 
         Raises: SessionUnknown: it has ended. TimeoutError: it was not opened for `hold_timeout_s`.
         """
-        while (session := self.session(key)) is None:
-            if not self._book.expect(key):
+        while (session := self.session(key, incarnation)) is None:
+            if not self._book.expect(key, incarnation):
                 continue
             opening = asyncio.get_running_loop().create_future()
             waiting = self._openings.setdefault(key, [])
@@ -131,15 +157,27 @@ class Mailbox:
             if not opening.done():
                 opening.set_result(None)
 
-    def end(self, key: SessionKey, error: FedflowError) -> None:
-        """Drop a session: waiters fail with `error`, unread values and parts are removed."""
+    def end(self, key: SessionKey, error: FedflowError, *, incarnation: int) -> None:
+        """Drop a session, if it is of that incarnation or an earlier one.
+
+        Waiters fail with `error`, unread values and parts are removed.
+        """
         self.was_opened(key)
-        session = self._sessions.pop(key, None)
-        if session is None:
+        session = self._sessions.get(key)
+        if session is None or session.incarnation > incarnation:
             return
+        del self._sessions[key]
         session.end(error)
         for path in [p for p, a in self._arriving.items() if a.session == key and not a.finishing]:
             self._drop_part(path)
+
+    def revive(self, session: Session, site: Site, incarnation: int) -> None:
+        """Let another site take part again that was launched again. Raises: BadRequest."""
+        session.revive(site, incarnation)
+        for path, arriving in tuple(self._arriving.items()):
+            is_late = arriving.source == site and arriving.incarnation < incarnation
+            if arriving.session == session.key and is_late and not arriving.finishing:
+                self._drop_part(path)
 
     def sessions(self) -> list[Session]:
         """Return the sessions in which something has happened."""
@@ -155,6 +193,7 @@ class Mailbox:
             sites=frozenset(opening.sites),
             limit=self._settings.values_per_session,
             release=self.release,
+            incarnation=opening.incarnation,
         )
         self._sessions[key] = session
         self._on_start(session)
@@ -167,8 +206,8 @@ class Mailbox:
 
         Raises: SessionUnknown. DuplicateValue. NotAuthenticated: the source is not of the session.
         """
-        session = self.session((key.session, key.destination))
-        if session is None:
+        session = self.session((key.session, key.destination), key.destination_incarnation)
+        if session is None or session.incarnation < key.destination_incarnation:
             return False
         if not self._knows(session, key, digest):
             party = key.source.party_id
@@ -183,7 +222,7 @@ class Mailbox:
         Raises: as `put_now`. SpoolFull, TimeoutError: try again later.
         """
         with self.holding(key.source.party_id, len(data)):
-            await self.opened((key.session, key.destination))
+            await self._opened(key)
             await self.put_open(key, data, digest=digest)
 
     @contextmanager
@@ -201,7 +240,7 @@ class Mailbox:
         """Take in a small value whose session is open. Raises: as `put`."""
         if self.put_now(key, data, digest=digest):
             return
-        session = await self.opened((key.session, key.destination))
+        session = await self._opened(key)
         await asyncio.shield(self._spill(session, key, data, digest))
 
     async def _spill(self, session: Session, key: ValueKey, data: bytes, digest: str) -> None:
@@ -222,7 +261,7 @@ class Mailbox:
 
         Raises: as `put`.
         """
-        session = await self.opened((key.session, key.destination))
+        session = await self._opened(key)
         if self._knows(session, key, blob.digest):
             return
         party = key.source.party_id
@@ -240,15 +279,13 @@ class Mailbox:
 
         Raises: as `put`.
         """
-        session = await self.opened((key.session, key.destination))
+        session = await self._opened(key)
         if self._knows(session, key, digest):
             return None
         path = self._spool.part_path(key.id, digest)
         arriving = self._arriving.get(path)
         if arriving is None:
-            arriving = self._new_part(
-                path, session=session.key, party=key.source.party_id, size=size
-            )
+            arriving = self._new_part(path, session=session.key, key=key, size=size)
         if arriving.finishing or arriving.size != size:
             raise SpoolFull(used=self.ledger.spool, limit=self._settings.spool_bytes)
         arriving.generation += 1
@@ -269,12 +306,14 @@ class Mailbox:
             raise self._disk_full(exc) from exc
         return Arrival(key=key, part=part, generation=generation)
 
-    def _new_part(self, path: Path, *, session: SessionKey, party: str, size: int) -> _Arriving:
+    def _new_part(self, path: Path, *, session: SessionKey, key: ValueKey, size: int) -> _Arriving:
         """Note a value that begins to arrive. Raises: SpoolFull."""
         if sum(known.session == session for known in self._arriving.values()) >= MAX_PARTS:
             raise SpoolFull(used=self.ledger.spool, limit=self._settings.spool_bytes)
-        self.ledger.take_file(party, 0)
-        made = self._arriving[path] = _Arriving(session=session, party=party, size=size)
+        self.ledger.take_file(key.source.party_id, 0)
+        made = self._arriving[path] = _Arriving(
+            session=session, source=key.source, incarnation=key.incarnation, size=size
+        )
         return made
 
     async def grow(self, arrival: Arrival, limit: int) -> None:
@@ -377,9 +416,19 @@ class Mailbox:
         else:
             session.accept(key, blob)
 
+    async def _opened(self, key: ValueKey) -> Session:
+        """Return the session that a value is for. Raises: as `put`."""
+        place = (key.session, key.destination)
+        session = await self.opened(place, key.destination_incarnation)
+        if session.incarnation < key.destination_incarnation:
+            raise TimeoutError
+        return session
+
     def _knows(self, session: Session, key: ValueKey, digest: str) -> bool:
         if key.source not in session.sites:
             raise NotAuthenticated(reason=f"{key.source} is not a site of session {session.name}")
+        if key.incarnation > session.incarnation_of(key.source):
+            self.revive(session, key.source, key.incarnation)
         if session.arrived >= session.limit:
             raise BadRequest(reason=f"more than {session.limit} values in session {session.name}")
         return session.knows(key, digest)

@@ -35,6 +35,11 @@ MAX_TEXT = 1000  #: characters of a reason or error field from outside
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  #: it becomes part of a path
 
+Incarnation = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+"""Which launch of a site's executor in one attempt. 0, the first, is left out on the wire: peers of
+earlier releases know no other.
+"""
+
 CHUNK = struct.Struct("<16sQII")  #: first 16 bytes of the key's id, offset, length, crc32
 
 
@@ -52,12 +57,13 @@ class ErrorInfo(_Message, frozen=True):
 # --- executor to server, and back -----------------------------------------------------------------
 
 
-class Hello(_Message, frozen=True, tag="hello"):
+class Hello(_Message, frozen=True, tag="hello", omit_defaults=True):
     """The first message of an executor."""
 
     session: str
     site: str
     token: str
+    incarnation: Incarnation = 0
 
 
 class Send(_Message, frozen=True, tag="send"):
@@ -126,6 +132,7 @@ class Value(_Message, frozen=True, tag="value", omit_defaults=True):
     file: bool
     source: str = ""  #: who sent it, and under which tag; for RecvAny
     tag: str = ""
+    incarnation: Incarnation = 0  #: of who sent it
 
 
 class Departed(_Message, frozen=True, tag="departed"):
@@ -155,28 +162,36 @@ Reply = Welcome | Accepted | Delivered | Value | Departed | Nothing | Refused
 # --- server to server -----------------------------------------------------------------------------
 
 
-class Put(_Message, frozen=True, tag="put"):
+class Put(_Message, frozen=True, tag="put", omit_defaults=True):
     """A small value; the body follows in the same frame."""
 
     seq: int
     key: WireKey
     digest: Digest
     crc32: int
+    incarnation: Incarnation = 0  #: of the source
+    destination_incarnation: Incarnation = 0  #: for which the value is
 
 
-class Notice(_Message, frozen=True, tag="notice"):
+NoticeKind = Literal["failed", "ended", "opened", "watch"]
+
+
+class Notice(_Message, frozen=True, tag="notice", omit_defaults=True):
     """What one site's server tells another about a session.
 
-    `failed`, `ended`: `source` takes no part any more. `watch`: `source` waits for values of
-    `destination` and requests a message if that one has ended.
+    `failed`, `ended`: `source` takes no part any more. `opened`: it takes part again. `watch`:
+    `source` waits for values of `destination` and requests a message if that one has ended, or is
+    of a later incarnation.
     """
 
     seq: int
-    kind: Literal["failed", "ended", "watch"]
+    kind: NoticeKind
     session: str
     source: str
     destination: str
     reason: str
+    incarnation: Incarnation = 0  #: of the source
+    destination_incarnation: Incarnation = 0  #: that the source knows of; for `watch`
 
 
 class Ack(_Message, frozen=True, tag="ack"):
@@ -191,12 +206,14 @@ class Ack(_Message, frozen=True, tag="ack"):
     error: ErrorInfo | None = None
 
 
-class Offer(_Message, frozen=True, tag="offer"):
+class Offer(_Message, frozen=True, tag="offer", omit_defaults=True):
     """The first message of a stream that carries one big value."""
 
     key: WireKey
     size: int
     digest: Digest
+    incarnation: Incarnation = 0  #: of the source
+    destination_incarnation: Incarnation = 0  #: for which the value is
 
 
 class Progress(_Message, frozen=True, tag="progress"):

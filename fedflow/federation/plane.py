@@ -25,9 +25,9 @@ from fedflow.federation.keys import MAX_SESSION, site_from_wire
 from fedflow.federation.local_server import LocalServer
 from fedflow.federation.mailbox import Mailbox
 from fedflow.federation.memory import FreedMemory, keep_freed_chunks
-from fedflow.federation.messages import MAX_TEXT, Notice
+from fedflow.federation.messages import MAX_TEXT, Notice, NoticeKind
 from fedflow.federation.sending import SenderPort, ValueSender
-from fedflow.federation.session import Ending, Session, SessionKey, SessionRegistry
+from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Spool
 
@@ -66,7 +66,8 @@ class _Early:
     since_s: float  #: time of the event loop
     size: int  #: bytes that are counted
     reason: str
-    failed: bool
+    kind: str
+    incarnation: int
 
 
 class DataPlane:
@@ -165,32 +166,47 @@ class DataPlane:
 
     # --- any thread
 
-    def open_session(self, session: str, site: Site, *, token: str, sites: Sequence[Site]) -> None:
+    def open_session(
+        self,
+        session: str,
+        site: Site,
+        *,
+        token: str,
+        sites: Sequence[Site],
+        incarnation: int = 0,
+    ) -> None:
         """Let the executor of `site` with `token` exchange values with `sites`.
 
-        Takes microseconds.
+        `incarnation` counts the launches within this attempt, from 0: a later one ends what an
+        earlier one had here, and the other sites take it back. Takes microseconds.
         """
-        key = (session, site)
-        if self._book.open(key, token=token, sites=tuple(sites)):
-            self._on_loop(self.mailbox.was_opened, key)
+        key, members = (session, site), tuple(sites)
+        if self._book.open(key, token=token, sites=members, incarnation=incarnation):
+            self._on_loop(self._opened, key, members, incarnation)
 
     def knows(self, session: str, site: Site) -> bool:
         """Tell whether a site's session is, or lately was, open here."""
         return self._book.find((session, site)) is not None
 
-    def close_session(self, session: str, site: Site) -> None:
-        """End the session of `site` in order: delete unread values, notify waiting peers."""
-        self._end(session, site, None)
+    def close_session(self, session: str, site: Site, *, incarnation: int | None = None) -> None:
+        """End the session of `site` in order: delete unread values, notify waiting peers.
 
-    def fail_site(self, session: str, site: Site, reason: str) -> None:
+        Only if it is of that incarnation; None: whichever is open.
+        """
+        self._end(session, site, None, incarnation)
+
+    def fail_site(
+        self, session: str, site: Site, reason: str, *, incarnation: int | None = None
+    ) -> None:
         """End the session of `site`, whose executor failed; every peer's receive fails at once.
 
-        For a site of another party, tells the sites of this server that it has failed.
+        For a site of another party, tells the sites of this server that it has failed. Only if it
+        is of that incarnation; None: whichever is open.
         """
         if self.port.is_local(site.party_id):
-            self._end(session, site, reason[:MAX_TEXT])
+            self._end(session, site, reason[:MAX_TEXT], incarnation)
         else:
-            self._on_loop(self._peer_ended, session, site, reason[:MAX_TEXT], True)
+            self._on_loop(self._peer_ended, session, site, reason[:MAX_TEXT], incarnation)
 
     def stats(self) -> DataPlaneStats:
         """Return how much is under way."""
@@ -208,10 +224,10 @@ class DataPlane:
             delivered=self._sender.delivered,
         )
 
-    def _end(self, session: str, site: Site, reason: str | None) -> None:
-        known, tell = self._book.end((session, site), reason)
+    def _end(self, session: str, site: Site, reason: str | None, incarnation: int | None) -> None:
+        known, tell = self._book.end((session, site), reason, incarnation=incarnation)
         if known is not None and tell:
-            self._on_loop(self._ended, (session, site), known.sites, reason)
+            self._on_loop(self._ended, (session, site), known, reason)
 
     def _on_loop(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._loop is not None:
@@ -229,8 +245,17 @@ class DataPlane:
         source, destination = site_from_wire(notice.source), site_from_wire(notice.destination)
         if notice.kind == "watch":
             known = self._book.find((notice.session, destination))
-            if isinstance(known, Ending) and source in known.sites:
-                self._tell(notice.session, destination, source, known.reason)
+            if known is None or source not in known.sites:
+                return
+            kind: NoticeKind = "opened"
+            if isinstance(known, Ending):
+                kind = "ended" if known.reason is None else "failed"
+            elif known.incarnation <= notice.destination_incarnation:
+                return
+            self._tell(
+                notice.session, destination, source, kind=kind, incarnation=known.incarnation,
+                reason=known.reason if isinstance(known, Ending) else None,
+            )  # fmt: skip
             return
         key = (notice.session, destination)
         try:
@@ -238,19 +263,28 @@ class DataPlane:
         except SessionUnknown:
             return
         if found is not None:
-            _apply(found, source, reason=notice.reason, failed=notice.kind == "failed")
+            self._apply(found, source, notice)
             return
         self._keep_early(key, source, notice)
 
     def _keep_early(self, key: SessionKey, source: Site, notice: Notice) -> None:
-        """Keep the first notice of each source; no party can fill the memory or push others out."""
+        """Keep the first notice of each source's latest incarnation.
+
+        No party can fill the memory or push others out.
+        """
         reason = notice.reason[:MAX_EARLY_REASON]
         size = EARLY_OVERHEAD + sys.getsizeof(notice.session) + sys.getsizeof(reason)
-        if source in self._early.get(key, ()) or not self._early_shares.take(source.party_id, size):
+        known = self._early.get(key, {}).get(source)
+        if known is not None and not _supersedes(notice, known):
             return
-        since_s = asyncio.get_running_loop().time()
-        early = _Early(since_s=since_s, size=size, reason=reason, failed=notice.kind == "failed")
-        self._early.setdefault(key, {})[source] = early
+        if not self._early_shares.take(source.party_id, size):
+            return
+        if known is not None:
+            self._early_shares.give_back(source.party_id, known.size)
+        self._early.setdefault(key, {})[source] = _Early(
+            since_s=asyncio.get_running_loop().time(), size=size, reason=reason, kind=notice.kind,
+            incarnation=notice.incarnation,
+        )  # fmt: skip
 
     def _forget_early(self) -> None:
         """Forget the notices whose session did not open for `hold_timeout_s`."""
@@ -264,37 +298,68 @@ class DataPlane:
     def _on_start(self, session: Session) -> None:
         for source, early in self._early.pop(session.key, {}).items():
             self._early_shares.give_back(source.party_id, early.size)
-            _apply(session, source, reason=early.reason, failed=early.failed)
+            self._apply(session, source, early)
 
-    def _ended(self, key: SessionKey, sites: tuple[Site, ...], reason: str | None) -> None:
+    def _opened(self, key: SessionKey, sites: tuple[Site, ...], incarnation: int) -> None:
+        name, site = key
+        self.mailbox.replace(key, incarnation)
+        self.mailbox.was_opened(key)
+        if incarnation:
+            for other in sites:
+                if other != site:
+                    self._tell(name, site, other, kind="opened", incarnation=incarnation)
+
+    def _ended(self, key: SessionKey, known: Opening, reason: str | None) -> None:
         name, site = key
         error: FedflowError = SessionUnknown(session=name)
         if reason is not None:
             error = PeerFailed(site=str(site), reason=reason)
-        self.mailbox.end(key, error)
-        for other in sites:
+        self.mailbox.end(key, error, incarnation=known.incarnation)
+        kind: NoticeKind = "ended" if reason is None else "failed"
+        for other in known.sites:
             if other != site:
-                self._tell(name, site, other, reason)
+                self._tell(
+                    name, site, other, kind=kind, incarnation=known.incarnation, reason=reason
+                )
 
-    def _tell(self, session: str, ended: Site, to: Site, reason: str | None) -> None:
-        """Tell the site `to` that `ended` takes no part any more."""
+    def _tell(
+        self,
+        session: str,
+        site: Site,
+        to: Site,
+        *,
+        kind: NoticeKind,
+        incarnation: int,
+        reason: str | None = None,
+    ) -> None:
+        """Tell the site `to` whether `site` takes part."""
         notice = Notice(
             seq=0,
-            kind="ended" if reason is None else "failed",
+            kind=kind,
             session=session,
-            source=ended.key,
+            source=site.key,
             destination=to.key,
             reason=reason or "",
+            incarnation=incarnation,
         )
         if self.port.is_local(to.party_id):
             self.on_notice(notice)
         else:
             self.port.notify(to.party_id, notice)
 
-    def _peer_ended(self, session: str, site: Site, reason: str, failed: bool) -> None:
+    def _apply(self, session: Session, source: Site, notice: Notice | _Early) -> None:
+        """Act on what is known of another site of a session; of an earlier incarnation: nothing."""
+        if source not in session.sites or notice.incarnation < session.incarnation_of(source):
+            return
+        self.mailbox.revive(session, source, notice.incarnation)
+        if notice.kind != "opened":
+            failed = notice.kind == "failed"
+            session.peer_ended(source, notice.reason[:MAX_TEXT] if failed else ENDED, failed=failed)
+
+    def _peer_ended(self, session: str, site: Site, reason: str, incarnation: int | None) -> None:
         for found in self.mailbox.named(session):
-            if site in found.sites:
-                found.peer_ended(site, reason, failed=failed)
+            if site in found.sites and incarnation in (None, found.incarnation_of(site)):
+                found.peer_ended(site, reason, failed=True)
 
     async def _tick_forever(self) -> None:
         while True:
@@ -317,6 +382,8 @@ class DataPlane:
                     source=session.site.key,
                     destination=site.key,
                     reason="",
+                    incarnation=session.incarnation,
+                    destination_incarnation=session.incarnation_of(site),
                 )
                 if self.port.is_local(site.party_id):
                     self.on_notice(notice)
@@ -324,6 +391,8 @@ class DataPlane:
                     self.port.notify(site.party_id, notice)
 
 
-def _apply(session: Session, source: Site, *, reason: str, failed: bool) -> None:
-    if source in session.sites:
-        session.peer_ended(source, reason[:MAX_TEXT] if failed else ENDED, failed=failed)
+def _supersedes(notice: Notice, known: _Early) -> bool:
+    """Tell whether a notice says more than the one that is kept: only later ends follow."""
+    if notice.incarnation != known.incarnation:
+        return notice.incarnation > known.incarnation
+    return known.kind == "opened" and notice.kind != "opened"

@@ -18,7 +18,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import InThread, Mailbox
 from fedflow.federation.messages import Notice
-from fedflow.federation.session import Session
+from fedflow.federation.session import AGAIN, Session
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import VALUE_OVERHEAD, Blob
 
@@ -260,5 +260,6 @@ def _why_canceled(session: Session, destination: Site) -> FedflowError | None:
         return SessionUnknown(session=session.name)
     if destination in session.ended_peers and destination not in session.failed_peers:
         return None
-    reason = session.ended_peers.get(destination, "the own server stops")
+    other = AGAIN if session.incarnation_of(destination) else "the own server stops"
+    reason = session.ended_peers.get(destination, other)
     return PeerFailed(site=str(destination), reason=reason)

@@ -13,13 +13,15 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 
 from fedflow.base.errors.data_plane import DuplicateValue, PeerFailed, SessionUnknown, ValueTooLate
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.arrivals import Departure
 from fedflow.domain.site import Site
+from fedflow.federation.departures import Departures
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob
 
@@ -33,6 +35,9 @@ NAMES_PER_VALUE = 128
 those that may arrive, as unread values keep their names.
 """
 
+MAX_REVIVALS = 1000  #: of other sites in one session
+AGAIN = "it was launched again"
+
 SessionKey = tuple[str, Site]  #: session name and the own site
 
 
@@ -42,6 +47,7 @@ class Opening:
 
     token: str
     sites: tuple[Site, ...]
+    incarnation: int = 0
     active: bool = False  #: the event loop has a `Session` for it
 
     def admits(self, token: str) -> bool:
@@ -58,6 +64,7 @@ class Ending:
 
     sites: tuple[Site, ...]
     reason: str | None
+    incarnation: int = 0
 
 
 class SessionRegistry:
@@ -69,27 +76,38 @@ class SessionRegistry:
         self._ended: OrderedDict[SessionKey, Ending] = OrderedDict()
         self._awaited: set[SessionKey] = set()
 
-    def open(self, key: SessionKey, *, token: str, sites: tuple[Site, ...]) -> bool:
-        """Note an open session; tell whether somebody on the loop awaits it. Again: new token."""
+    def open(
+        self, key: SessionKey, *, token: str, sites: tuple[Site, ...], incarnation: int = 0
+    ) -> bool:
+        """Note an open session; tell whether the loop must know. Again: new token.
+
+        A later incarnation takes the place of an earlier one; an earlier one changes nothing.
+        """
         with self._lock:
             known = self._open.get(key)
-            if known is not None:
-                known.token, known.sites = token, sites
+            if known is not None and incarnation <= known.incarnation:
+                if incarnation == known.incarnation:
+                    known.token, known.sites = token, sites
                 return False
             self._ended.pop(key, None)
-            self._open[key] = Opening(token=token, sites=sites)
-            return key in self._awaited
+            self._open[key] = Opening(token=token, sites=sites, incarnation=incarnation)
+            return key in self._awaited or incarnation > 0
 
-    def end(self, key: SessionKey, reason: str | None) -> tuple[Opening | None, bool]:
-        """Note that a session has ended.
+    def end(
+        self, key: SessionKey, reason: str | None, *, incarnation: int | None = None
+    ) -> tuple[Opening | None, bool]:
+        """Note that a session has ended, if it is of that incarnation; None: whichever is open.
 
         Returns it if it was open, and whether the loop must know.
         """
         with self._lock:
-            known = self._open.pop(key, None)
-            if known is None:
+            known = self._open.get(key)
+            if known is None or incarnation not in (None, known.incarnation):
                 return None, False
-            self._ended[key] = Ending(sites=known.sites, reason=reason)
+            del self._open[key]
+            self._ended[key] = Ending(
+                sites=known.sites, reason=reason, incarnation=known.incarnation
+            )
             if len(self._ended) > MAX_ENDED:
                 self._ended.popitem(last=False)
             return known, known.active or key in self._awaited or reason is not None
@@ -99,19 +117,21 @@ class SessionRegistry:
         with self._lock:
             return self._open.get(key) or self._ended.get(key)
 
-    def activate(self, key: SessionKey) -> Opening | Ending | None:
-        """Return what is known of a session; from now on the loop is notified of its end."""
+    def activate(self, key: SessionKey, incarnation: int = 0) -> Opening | Ending | None:
+        """Return what is known of a session, from that incarnation on; from now on the loop is
+        notified of its end.
+        """
         with self._lock:
             known = self._open.get(key)
             if known is not None:
                 known.active = True
                 return known
-            return self._ended.get(key)
+            return self._ending(key, incarnation)
 
-    def expect(self, key: SessionKey) -> bool:
+    def expect(self, key: SessionKey, incarnation: int = 0) -> bool:
         """Request a call when a session opens; False: it is open or ended already."""
         with self._lock:
-            if key in self._open or key in self._ended:
+            if key in self._open or self._ending(key, incarnation) is not None:
                 return False
             self._awaited.add(key)
             return True
@@ -121,22 +141,22 @@ class SessionRegistry:
         with self._lock:
             self._awaited.discard(key)
 
+    def _ending(self, key: SessionKey, incarnation: int) -> Ending | None:
+        ending = self._ended.get(key)
+        return None if ending is None or ending.incarnation < incarnation else ending
+
     def count(self) -> int:
         """Return the number of open sessions."""
         with self._lock:
             return len(self._open)
 
 
-def _slot(key: ValueKey) -> bytes:
+def _slot(source: Site, name: str, tag: str, incarnation: int) -> bytes:
     """Return 16 bytes that name a value inside its receiver's session, however long its names are.
 
     Names hold no control characters, so different keys are different texts.
     """
-    return _slot_of(key.source, key.name, key.tag)
-
-
-def _slot_of(source: Site, name: str, tag: str) -> bytes:
-    text = f"{source.key}\0{name}\0{tag}"
+    text = f"{source.key}\0{name}\0{tag}\0{incarnation or ''}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -147,6 +167,7 @@ class Unread:
     source: Site
     name: str
     tag: str
+    incarnation: int  #: of the source
     blob: Blob
 
 
@@ -169,19 +190,26 @@ class AnyOf:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Session:
-    """One site's share of one task attempt, on the event loop."""
+    """One site's share of one task attempt, on the event loop.
+
+    Another site may be launched again: `revive`. From then on what its earlier incarnation sent, or
+    was sent, is gone.
+    """
 
     key: SessionKey
     sites: frozenset[Site]
     limit: int  #: values that may arrive
     release: Callable[[Blob], None]  #: drops a value that nobody reads any more
+    incarnation: int = 0
+    incarnations: dict[Site, int] = field(default_factory=dict)  #: of those launched again
+    revivals: int = 0
     arrived: int = 0  #: values, one with long names counted as several
     values: dict[bytes, Unread] = field(default_factory=dict)  #: by `_slot`, as the next three
     digests: dict[bytes, str] = field(default_factory=dict)
     taken: set[bytes] = field(default_factory=set)
     waiters: dict[bytes, tuple[Site, asyncio.Future[Blob]]] = field(default_factory=dict)
     any_waiters: dict[asyncio.Future[Unread | Departure], AnyOf] = field(default_factory=dict)
-    noticed: set[tuple[str, str, Site]] = field(default_factory=set)  #: departures handed out
+    departures: Departures = field(default_factory=Departures)
     ended_peers: dict[Site, str] = field(default_factory=dict)
     failed_peers: set[Site] = field(default_factory=set)
     deliveries: dict[asyncio.Task[FedflowError | None], Site] = field(default_factory=dict)
@@ -200,25 +228,26 @@ class Session:
         """Tell whether this value has arrived already (a repeat of the transport).
 
         Raises: DuplicateValue: another value has arrived under that key. SessionUnknown: it has
-        ended.
+        ended, or the value is of, or for, an earlier incarnation.
         """
-        if self.ended:
+        is_late = key.incarnation < self.incarnation_of(key.source)
+        if self.ended or is_late or key.destination_incarnation < self.incarnation:
             raise SessionUnknown(session=self.name)
-        found = self.digests.get(_slot(key))
+        found = self.digests.get(_slot(key.source, key.name, key.tag, key.incarnation))
         if found is not None and found != digest:
             raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
         return found is not None
 
     def accept(self, key: ValueKey, blob: Blob) -> None:
         """Hand `blob` to who waits for it, or keep it. The caller has asked `knows`."""
-        slot = _slot(key)
+        slot = _slot(key.source, key.name, key.tag, key.incarnation)
         self.digests[slot] = blob.digest
         self.arrived += 1 + (len(key.name) + len(key.tag)) // NAMES_PER_VALUE
         _, waiter = self.waiters.get(slot, (None, None))
         if waiter is not None and not waiter.done():
             waiter.set_result(blob)
             return
-        value = Unread(source=key.source, name=sys.intern(key.name), tag=key.tag, blob=blob)
+        value = _unread(key, blob)
         for asked, which in self.any_waiters.items():
             if not asked.done() and which.covers(value):
                 self.taken.add(slot)
@@ -231,7 +260,9 @@ class Session:
 
         Raises: DuplicateValue: it was asked for before. PeerFailed. ValueTooLate. SessionUnknown.
         """
-        slot = _slot(key)
+        if incarnation := self.incarnation_of(key.source):
+            key = replace(key, incarnation=incarnation)
+        slot = _slot(key.source, key.name, key.tag, key.incarnation)
         if self.ended:
             raise SessionUnknown(session=self.name)
         if slot in self.taken:
@@ -282,22 +313,20 @@ class Session:
         return waiter.result() if waiter.done() else None
 
     def _first(self, which: AnyOf) -> Unread | Departure | None:
+        pending = self._pending(which)
         for slot, value in self.values.items():
             if which.covers(value):
+                if value.source in pending and value.source not in self.ended_peers:
+                    return Departure(site=value.source, reason=pending.pop(value.source))
                 self.taken.add(slot)
                 return self.values.pop(slot)
         for site in which.sources:
-            if site in self.ended_peers and (departure := self._departure(which, site)):
-                return departure
+            if site in pending:
+                return Departure(site=site, reason=pending.pop(site))
         return None
 
-    def _departure(self, which: AnyOf, site: Site) -> Departure | None:
-        """Return that a site has ended, None: this was handed out before."""
-        notice = (which.name, which.tags, site)
-        if notice in self.noticed:
-            return None
-        self.noticed.add(notice)
-        return Departure(site=site, reason=self.ended_peers[site])
+    def _pending(self, which: AnyOf) -> dict[Site, str]:
+        return self.departures.pending(which.name, which.tags, which.sources, self.ended_peers)
 
     def _give_back_any(self, which: AnyOf, waiter: asyncio.Future[Unread | Departure]) -> None:
         """Undo a `take_any` whose caller went away; what came at the last moment comes first."""
@@ -305,21 +334,45 @@ class Session:
             return
         found = waiter.result()
         if isinstance(found, Departure):
-            self.noticed.discard((which.name, which.tags, found.site))
+            self._pending(which)[found.site] = found.reason
             return
-        slot = _slot_of(found.source, found.name, found.tag)
+        slot = _slot(found.source, found.name, found.tag, found.incarnation)
         self.taken.discard(slot)
-        if self.ended:
+        if self.ended or found.incarnation < self.incarnation_of(found.source):
             self.release(found.blob)
         else:
             self.values = {slot: found, **self.values}
+
+    def incarnation_of(self, site: Site) -> int:
+        """Return the latest incarnation of another site that is known here."""
+        return self.incarnations.get(site, 0)
+
+    def revive(self, site: Site, incarnation: int) -> None:
+        """Let a site take part again that was launched again.
+
+        Nothing of its earlier incarnation can be read any more. Raises: BadRequest: too often.
+        """
+        if incarnation <= self.incarnation_of(site):
+            return
+        self.revivals += 1
+        if self.revivals > MAX_REVIVALS:
+            raise BadRequest(reason=f"sites launched again more than {MAX_REVIVALS} times")
+        if site not in self.ended_peers:
+            self.peer_ended(site, AGAIN, failed=True)
+        for slot in [slot for slot, value in self.values.items() if value.source == site]:
+            self.release(self.values.pop(slot).blob)
+        self.incarnations[site] = incarnation
+        del self.ended_peers[site]
+        self.failed_peers.discard(site)
 
     def peer_ended(self, site: Site, reason: str, *, failed: bool) -> None:
         """Fail everything that waits, now or later, for a value of `site` that is not here.
 
         Deliveries to `site` are stopped. Values of it that have arrived stay readable.
         """
-        self.ended_peers.setdefault(site, reason)
+        if site not in self.ended_peers:
+            self.ended_peers[site] = reason
+            self.departures.add(site, reason)
         if failed:
             self.failed_peers.add(site)
         for task, destination in self.deliveries.items():
@@ -328,18 +381,16 @@ class Session:
         for source, waiter in self.waiters.values():
             if source == site and not waiter.done():
                 waiter.set_exception(PeerFailed(site=str(site), reason=reason))
-        for asked, which in self.any_waiters.items():
-            if site not in which.sources or asked.done():
-                continue
-            if (departure := self._departure(which, site)) is not None:
-                asked.set_result(departure)
+        for any_waiter, which in self.any_waiters.items():
+            if site in which.sources and not any_waiter.done():
+                found = self._first(which)
+                if found is not None:
+                    any_waiter.set_result(found)
 
     def awaited_sites(self) -> set[Site]:
-        """Return the sites whose values somebody waits for and that may still send them."""
+        """Return the sites whose values somebody waits for."""
         one = {source for source, _ in self.waiters.values()}
-        return one.union(*(which.sources for which in self.any_waiters.values())).difference(
-            self.ended_peers
-        )
+        return one.union(*(which.sources for which in self.any_waiters.values()))
 
     def end(self, error: FedflowError) -> None:
         """Fail all waiters, stop all deliveries, and drop the unread values."""
@@ -364,9 +415,17 @@ class Session:
         if not waiter.done():
             waiter.cancel()
         elif waiter.exception() is None:
-            if self.ended:
+            if self.ended or key.incarnation < self.incarnation_of(key.source):
                 self.release(waiter.result())
             else:
-                self.values[slot] = Unread(
-                    source=key.source, name=key.name, tag=key.tag, blob=waiter.result()
-                )
+                self.values[slot] = _unread(key, waiter.result())
+
+
+def _unread(key: ValueKey, blob: Blob) -> Unread:
+    return Unread(
+        source=key.source,
+        name=sys.intern(key.name),
+        tag=key.tag,
+        incarnation=key.incarnation,
+        blob=blob,
+    )

@@ -16,6 +16,7 @@ from fedflow.base.errors.data_plane import DuplicateValue, NotSendable, PeerFail
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
+from fedflow.federation.departures import Departures
 
 if TYPE_CHECKING:
     from fedflow.sdk.context import Value
@@ -33,6 +34,9 @@ class _Key:
     tag: str
     source: Site
     destination: Site
+
+    def concerns(self, site: Site) -> bool:
+        return site in (self.source, self.destination)
 
 
 class LocalFederation:
@@ -60,7 +64,7 @@ class LocalFederation:
         self._read: set[_Key] = set()
         self._gone: dict[Site, str] = {}  # ended or failed, with the reason
         self._failed: set[Site] = set()
-        self._noticed: set[tuple[Site, str, Site]] = set()  # departures that `recv_any` returned
+        self._departures = {site: Departures() for site in self.sites}
 
     def at(self, site: Site) -> SiteFederation:
         """Return the handle of `site`, which satisfies `fedflow.sdk.Federation`."""
@@ -75,29 +79,39 @@ class LocalFederation:
         self._check_member(site)
         with self._changed:
             self._failed.add(site)
-            self._gone.setdefault(site, reason)
-            self._changed.notify_all()
+            self._leave(site, reason)
 
     def finish(self, site: Site) -> None:
         """Note that `site` ended well: who still waits for a value of it sees PeerFailed."""
         self._check_member(site)
         with self._changed:
-            self._gone.setdefault(site, "its task ended without sending the value")
-            self._changed.notify_all()
+            self._leave(site, "its task ended without sending the value")
 
     def again(self, site: Site) -> None:
-        """Let a site that failed or ended take part again, as a task that is launched again."""
+        """Let a site that failed or ended take part again, as a task that is launched again.
+
+        Nothing is left of what it sent, or was sent, before.
+        """
         self._check_member(site)
         with self._changed:
             self._failed.discard(site)
             self._gone.pop(site, None)
-            self._noticed = {noticed for noticed in self._noticed if noticed[2] != site}
-            self._values = {k: v for k, v in self._values.items() if k.destination != site}
+            self._departures[site] = Departures()
+            self._values = {k: v for k, v in self._values.items() if not k.concerns(site)}
+            self._sent = {key for key in self._sent if not key.concerns(site)}
+            self._read = {key for key in self._read if not key.concerns(site)}
 
     def unread(self) -> list[str]:
         """Return the names of values that were sent but not read, for tests of a whole protocol."""
         with self._changed:
             return sorted(f"{k.name}[{k.tag}] {k.source} -> {k.destination}" for k in self._values)
+
+    def _leave(self, site: Site, reason: str) -> None:
+        if site not in self._gone:
+            self._gone[site] = reason
+            for departures in self._departures.values():
+                departures.add(site, reason)
+        self._changed.notify_all()
 
     def _check_member(self, site: Site) -> None:
         if site not in self.sites:
@@ -147,15 +161,17 @@ class LocalFederation:
     def _next(
         self, name: str, own: Site, sources: Sequence[Site], tags: str
     ) -> Arrival | Departure | None:
+        pending = self._departures[own].pending(name, tags, sources, self._gone)
         for key in self._values:
             named = key.destination == own and key.name == name and key.tag.startswith(tags)
             if named and key.source in sources:
+                if key.source in pending and key.source not in self._gone:
+                    return Departure(site=key.source, reason=pending.pop(key.source))
                 self._read.add(key)
                 return Arrival(site=key.source, tag=key.tag, value=self._values.pop(key))
         for site in sources:
-            if site in self._gone and (own, name + tags, site) not in self._noticed:
-                self._noticed.add((own, name + tags, site))
-                return Departure(site=site, reason=self._gone[site])
+            if site in pending:
+                return Departure(site=site, reason=pending.pop(site))
         return None
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +31,22 @@ At = Callable[[Site], Federation]
 Fail = Callable[[Site, str], None]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """One implementation: its handles, and how to end a site's run and launch it again."""
+
+    at: At
+    fail: Fail
+    again: Callable[[Site], None]
+
+
 @pytest.fixture(params=["local", "data plane"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[At, Fail]]:
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
     if request.param == "local":
         local = LocalFederation(SITES)
-        yield local.at, local.fail
+        yield Made(at=local.at, fail=local.fail, again=local.again)
         return
-    settings = FederationSettings(receive_timeout_s=60, send_timeout_s=60)
+    settings = FederationSettings(receive_timeout_s=60, send_timeout_s=60, watch_interval_s=0.1)
     servers = {}
     for party in ("9999", "10000"):
         (tmp_path / party).mkdir()
@@ -47,12 +59,27 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[At, 
         for server in servers.values():
             server.open("s_0", SITES, token="t")
         handles = {s: servers[s.party_id].handle("s_0", s, token="t") for s in SITES}
-        yield (
-            handles.__getitem__,
-            lambda site, reason: servers[site.party_id].plane.fail_site("s_0", site, reason),
+        launches = Counter[Site]()
+
+        def again(site: Site) -> None:
+            launches[site] += 1
+            server, incarnation = servers[site.party_id], launches[site]
+            server.plane.open_session("s_0", site, token="t", sites=SITES, incarnation=incarnation)
+            handles[site].close()
+            handles[site] = server.handle("s_0", site, token="t", incarnation=incarnation)
+
+        yield Made(
+            at=handles.__getitem__,
+            fail=lambda site, reason: servers[site.party_id].plane.fail_site("s_0", site, reason),
+            again=again,
         )
         for handle in handles.values():
             handle.close()
+
+
+@pytest.fixture
+def world(made: Made) -> tuple[At, Fail]:
+    return made.at, made.fail
 
 
 def test_values_keep_their_type_and_content(world: tuple[At, Fail]) -> None:
@@ -235,3 +262,50 @@ def test_a_value_that_is_not_required_reaches_who_is_left(world: tuple[At, Fail]
     assert at(ARBITER).recv("model", from_=GUEST) == 1
     at(ARBITER).send("answer", 3, to=GUEST)
     assert at(GUEST).recv("answer", from_=ARBITER) == 3
+
+
+def test_a_site_that_was_launched_again_takes_part_again(made: Made) -> None:
+    both = [HOST, ARBITER]
+    made.at(HOST).send("x", "first", to=GUEST, tag="1")
+    assert isinstance(made.at(GUEST).recv_any("x", from_=both, timeout_s=60), Arrival)
+    made.at(GUEST).send("y", "for the first", to=HOST, required=False)
+    made.fail(HOST, "killed by signal 9")
+    gone = made.at(GUEST).recv_any("x", from_=both, timeout_s=60)
+    assert isinstance(gone, Departure)
+    made.again(HOST)
+    made.at(HOST).send("x", "second", to=GUEST, tag="1")
+    found = made.at(GUEST).recv_any("x", from_=both, timeout_s=60)
+    assert found == Arrival(site=HOST, tag="1", value="second")
+    made.at(GUEST).send("y", "for the second", to=HOST)
+    assert made.at(HOST).recv("y", from_=GUEST) == "for the second"
+    made.at(HOST).send("z", 1, to=[GUEST, ARBITER])
+    assert made.at(GUEST).recv("z", from_=HOST) == 1
+    assert made.at(ARBITER).recv("z", from_=HOST) == 1
+
+
+def test_a_departure_is_seen_although_the_site_has_returned_meanwhile(made: Made) -> None:
+    both = [HOST, ARBITER]
+    assert made.at(GUEST).recv_any("x", from_=both, timeout_s=0) is None
+    made.at(HOST).send("x", "unread", to=GUEST, tag="1")
+    made.at(HOST).send("seen", 1, to=GUEST)
+    made.at(GUEST).recv("seen", from_=HOST)
+    made.fail(HOST, "killed by signal 9")
+    made.again(HOST)
+    made.at(HOST).send("x", "second", to=GUEST, tag="2")
+    made.at(HOST).send("seen", 2, to=GUEST)
+    assert made.at(GUEST).recv("seen", from_=HOST) == 2
+    assert isinstance(made.at(GUEST).recv_any("x", from_=both, timeout_s=0), Departure)
+    found = made.at(GUEST).recv_any("x", from_=both, timeout_s=60)
+    assert found == Arrival(site=HOST, tag="2", value="second")
+    assert made.at(GUEST).recv_any("x", from_=both, timeout_s=0) is None
+
+
+def test_those_who_wait_for_others_are_not_disturbed_by_a_launch(made: Made) -> None:
+    waiting = ThreadPoolExecutor(1)
+    found = waiting.submit(made.at(ARBITER).recv, "x", from_=GUEST)
+    made.fail(HOST, "killed by signal 9")
+    made.again(HOST)
+    made.at(HOST).send("here", 1, to=ARBITER)
+    made.at(GUEST).send("x", "there", to=ARBITER)
+    assert found.result(60) == "there"
+    waiting.shutdown()

@@ -109,7 +109,9 @@ class DataPlaneServer:
         own = frozenset({self.party.party_id})
         self.routes.replace(Routes(local=own, remote=remote))
 
-    def handle(self, session: str, site: Site, *, token: str) -> FederationHandle:
+    def handle(
+        self, session: str, site: Site, *, token: str, incarnation: int = 0
+    ) -> FederationHandle:
         """Return the handle that an executor of this server would use."""
         return FederationHandle(
             self.socket_path,
@@ -117,6 +119,7 @@ class DataPlaneServer:
             site=site,
             token=token,
             timeout_s=self.settings.receive_timeout_s,
+            incarnation=incarnation,
         )
 
     def open(self, session: str, sites: Sequence[Site], *, token: str) -> None:

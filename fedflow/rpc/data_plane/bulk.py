@@ -80,7 +80,14 @@ class Upload:
 
     async def _converse(self) -> None:
         self._watchdog.expect()
-        offer = Offer(key=self._key.wire, size=self._blob.size, digest=self._blob.digest)
+        key = self._key
+        offer = Offer(
+            key=key.wire,
+            size=self._blob.size,
+            digest=self._blob.digest,
+            incarnation=key.incarnation,
+            destination_incarnation=key.destination_incarnation,
+        )
         await self._call.write(pack(offer))
         while isinstance(raw := await self._call.read(), bytes):
             for message, _ in split_frames(raw, most=MAX_ANSWERS):

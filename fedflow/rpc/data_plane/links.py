@@ -87,7 +87,15 @@ class GrpcSender:
         crc32 = zlib.crc32(data)
         wire = key.wire
         await self._link(key.destination.party_id).send(
-            lambda seq: Put(seq=seq, key=wire, digest=digest, crc32=crc32), data
+            lambda seq: Put(
+                seq=seq,
+                key=wire,
+                digest=digest,
+                crc32=crc32,
+                incarnation=key.incarnation,
+                destination_incarnation=key.destination_incarnation,
+            ),
+            data,
         )
 
     async def deliver_file(self, key: ValueKey, blob: Blob) -> None:

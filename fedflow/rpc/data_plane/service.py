@@ -195,7 +195,7 @@ class DataPlaneService:
         if not 0 < offer.size <= most:
             reason = f"a value of {offer.size} bytes; federation.spool_mib here allows {most}"
             raise BadRequest(reason=reason)
-        key = key_from_wire(offer.key)
+        key = _key_of(offer)
         if self._servers is None or not self._servers.is_server(context):
             _check_party(party, key.source.party_id)
         return key, offer, raw
@@ -385,7 +385,7 @@ class _Inbound:
             await servers.notify(notice, to, destination.party_id)
 
     def _on_put(self, put: Put, body: bytes) -> bool:
-        key = key_from_wire(put.key)
+        key = _key_of(put)
         self._check_party(key.source.party_id)
         if zlib.crc32(body) != put.crc32:
             raise BadRequest(reason="a value with a wrong checksum")
@@ -475,10 +475,11 @@ async def _place_of(
     Raises: SessionUnknown: it has ended. TimeoutError: it was not opened for `hold_timeout_s`.
     """
     place = (key.session, key.destination)
-    if servers is None or plane.mailbox.session(place) is not None:
-        await plane.mailbox.opened(place)
+    wanted = key.destination_incarnation
+    if servers is None or plane.mailbox.session(place, wanted) is not None:
+        await plane.mailbox.opened(place, wanted)
         return None
-    opened = asyncio.ensure_future(plane.mailbox.opened(place))
+    opened = asyncio.ensure_future(plane.mailbox.opened(place, wanted))
     located = asyncio.ensure_future(servers.locate(*place))
     try:
         await asyncio.wait((opened, located), return_when=asyncio.FIRST_COMPLETED)
@@ -489,6 +490,15 @@ async def _place_of(
     finally:
         opened.cancel()
         located.cancel()
+
+
+def _key_of(message: Put | Offer) -> ValueKey:
+    """Return the checked key of a value. Raises: BadRequest."""
+    return key_from_wire(
+        message.key,
+        incarnation=message.incarnation,
+        destination_incarnation=message.destination_incarnation,
+    )
 
 
 def _refusal(error: FedflowError) -> ErrorInfo:

@@ -178,7 +178,9 @@ def test_a_value_whose_reader_goes_away_as_its_session_ends_is_dropped(
         ((_, waiter),) = session.waiters.values()
         while not waiter.done():
             await asyncio.sleep(0)
-        acts = [partial(bench.mailbox.end, HERE, SessionUnknown(session="s_0")), reader.cancel]
+        error = SessionUnknown(session="s_0")
+        end = partial(bench.mailbox.end, HERE, error, incarnation=0)
+        acts = [end, reader.cancel]
         for act in acts if ends_first else reversed(acts):  # before the reader has its turn
             act()
         await asyncio.wait((reader, arrived))
@@ -223,14 +225,14 @@ def test_a_value_for_an_ended_session_is_refused(run: Any) -> None:
         early = asyncio.create_task(bench.put("n", b"1", session="other_0"))
         await until(lambda: bench.mailbox.held > 0)
         bench.book.end(HERE, None)
-        bench.mailbox.end(HERE, SessionUnknown(session="s_0"))
+        bench.mailbox.end(HERE, SessionUnknown(session="s_0"), incarnation=0)
         with pytest.raises(SessionUnknown):
             await bench.put("n", b"1")
         with pytest.raises(SessionUnknown):
             await bench.mailbox.begin(key(), size=10, digest="d")
         bench.book.open(("other_0", HOST), token="t", sites=SITES)
         bench.book.end(("other_0", HOST), "gone")
-        bench.mailbox.end(("other_0", HOST), SessionUnknown(session="other_0"))
+        bench.mailbox.end(("other_0", HOST), SessionUnknown(session="other_0"), incarnation=0)
         with pytest.raises(SessionUnknown):
             await early
 
@@ -298,7 +300,7 @@ def test_the_end_of_a_session_removes_all_it_had(run: Any) -> None:
         waiting = asyncio.create_task(session.take(key("w"), 60))
         await asyncio.sleep(0)
         assert len(bench.files()) == 2
-        bench.mailbox.end(HERE, PeerFailed(site="own", reason="stopped"))
+        bench.mailbox.end(HERE, PeerFailed(site="own", reason="stopped"), incarnation=0)
         with pytest.raises(PeerFailed):
             await waiting
         with pytest.raises(SessionUnknown):
@@ -318,7 +320,7 @@ def test_a_part_that_cannot_be_finished_goes_with_its_session(run: Any) -> None:
         arrival.part.close()  # so that its file cannot be cut to its size
         finishing = asyncio.create_task(bench.mailbox.finish(arrival))
         await asyncio.sleep(0)
-        bench.mailbox.end(HERE, SessionUnknown(session="s_0"))
+        bench.mailbox.end(HERE, SessionUnknown(session="s_0"), incarnation=0)
         with pytest.raises(SpoolFull):
             await finishing
         await until(lambda: not bench.files())
