@@ -15,6 +15,7 @@ class Arrival:
     site: Site  #: who sent it
     tag: str  #: under which it was sent
     value: Any  #: arrays are read-only
+    is_nothing: bool = False  #: the sender said that no value comes: `send_nothing`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

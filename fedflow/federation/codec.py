@@ -22,6 +22,7 @@ from fedflow.base.errors.data_plane import CodecError, NotSendable
 from fedflow.base.values import dataclass
 
 MAGIC = b"FFV1"
+NOTHING = b"FFV0"  #: all of a message that there is no value; earlier releases cannot read it
 ALIGN = 64
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_LEAVES = 4096
@@ -89,6 +90,11 @@ def encode(value: Any) -> Encoded:
         parts.append(buffer)
         _pad(parts)
     return Encoded(parts=parts, size=sum(_length(p) for p in parts))
+
+
+def is_nothing(data: bytes | memoryview) -> bool:
+    """Tell whether `data` says that there is no value."""
+    return len(data) == len(NOTHING) and data == NOTHING
 
 
 def decode(data: bytes | memoryview) -> Any:

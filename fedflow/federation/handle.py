@@ -23,6 +23,7 @@ from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
+    NothingSent,
     PeerFailed,
     ServerRestarted,
     SessionUnknown,
@@ -141,11 +142,33 @@ class FederationHandle:
         Raises: DuplicateValue: sent before. PeerFailed: a receiver has failed. SpoolFull.
         CodecError. What kept an earlier value from being delivered.
         """
+        self._send_encoded(codec.encode(value), name, to, tag, required=required)
+
+    def send_nothing(
+        self,
+        name: str,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
+        """Tell every site in `to` that there is no such value. Raises: as `send`."""
+        nothing = codec.Encoded(parts=[codec.NOTHING], size=len(codec.NOTHING))
+        self._send_encoded(nothing, name, to, tag, required=required)
+
+    def _send_encoded(
+        self,
+        encoded: codec.Encoded,
+        name: str,
+        to: Site | Sequence[Site],
+        tag: str,
+        *,
+        required: bool,
+    ) -> None:
         sites = (to,) if isinstance(to, Site) else tuple(to)
         if not sites:
             return
         keys = [self._key(name, tag, source=self._site, destination=s) for s in sites]
-        encoded = codec.encode(value)
         self._connect()
         with self._state:
             for key in keys:
@@ -163,8 +186,8 @@ class FederationHandle:
         """Wait for a value of `from_` and return it; arrays and tables are read-only views.
 
         Raises: PeerFailed: the other task ended without sending it. ValueTooLate. CodecError.
-        DuplicateValue: it was read before. What kept a value of this handle from being delivered:
-        the others wait for that one.
+        DuplicateValue: it was read before. NothingSent. What kept a value of this handle from being
+        delivered: the others wait for that one.
         """
         return self.recv_all(name, from_=(from_,), tag=tag, timeout_s=timeout_s)[0]
 
@@ -183,7 +206,10 @@ class FederationHandle:
             self._wait(ticket, deadline - self._clock.monotonic_s())
             if not ticket.done:
                 raise ValueTooLate(seconds=limit_s, name=name, tag=tag, site=str(site))
-            values.append(_value_of(ticket))
+            data = _data_of(ticket)
+            if codec.is_nothing(data):
+                raise NothingSent(site=str(site), name=name, tag=tag)
+            values.append(codec.decode(data))
         return values
 
     def recv_any(
@@ -217,7 +243,10 @@ class FederationHandle:
         site = Site.from_key(reply.source)
         if isinstance(reply, Departed):
             return Departure(site=site, reason=reply.reason)
-        return Arrival(site=site, tag=reply.tag, value=_value_of(ticket))
+        data = _data_of(ticket)
+        if codec.is_nothing(data):
+            return Arrival(site=site, tag=reply.tag, value=None, is_nothing=True)
+        return Arrival(site=site, tag=reply.tag, value=codec.decode(data))
 
     remote = send
     get = recv
@@ -587,10 +616,11 @@ def _drop_file(ticket: _Ticket) -> None:
         os.close(fd)
 
 
-def _value_of(ticket: _Ticket) -> Any:
+def _data_of(ticket: _Ticket) -> memoryview:
+    """Return the bytes of a value. Raises: CodecError. What its receive failed with."""
     if ticket.error is not None:
         raise ticket.error
     data, reply = ticket.data, ticket.reply
     if data is None or not isinstance(reply, Value) or digest_of([data]) != reply.digest:
         raise CodecError(reason="its digest is wrong")
-    return codec.decode(data)
+    return data

@@ -53,6 +53,20 @@ class Federation(Protocol):
             that can be sent. PeerFailed: the other task has failed. SpoolFull.
         """
 
+    def send_nothing(
+        self,
+        name: str,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
+        """Send instead of a value that there is none, as what makes it was left out.
+
+        So who receives it need not wait: `recv` raises NothingSent, and `recv_any` returns an
+        Arrival that `is_nothing`. Raises: as `send`.
+        """
+
     def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
         """Wait for a value of `from_` and return it; arrays are read-only.
 
@@ -61,7 +75,8 @@ class Federation(Protocol):
                 hour. If the other party computes for long, say more.
 
         Raises: PeerFailed: the other task ended without sending it. ValueTooLate: the wait was too
-            long. DuplicateValue: it was read before. CodecError: it arrived damaged.
+            long. DuplicateValue: it was read before. CodecError: it arrived damaged. NothingSent:
+            the other task said that there is none.
         """
 
     def recv_all(

@@ -14,6 +14,7 @@ from fedflow.base.errors.data import BadData, TableNotFound
 from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
+    NothingSent,
     NotSendable,
     PeerFailed,
     ValueTooLate,
@@ -36,6 +37,7 @@ __all__ = [
     "NotEncodable",
     "NotSendable",
     "NotSupportedYet",
+    "NothingSent",
     "PeerFailed",
     "TableNotFound",
     "TooFewMembers",

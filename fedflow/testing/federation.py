@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors.data_plane import DuplicateValue, NotSendable, PeerFailed, ValueTooLate
+from fedflow.base.errors.data_plane import (
+    DuplicateValue,
+    NothingSent,
+    NotSendable,
+    PeerFailed,
+    ValueTooLate,
+)
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
     from fedflow.sdk.context import Value
 
 T = TypeVar("T")
+
+_NOTHING = object()  #: instead of a value that there is none of
 
 DEFAULT_TIMEOUT_S = 60.0  #: how long a `recv` without an own limit waits, seconds
 
@@ -144,7 +152,10 @@ class LocalFederation:
                     raise ValueTooLate(seconds=limit_s, name=key.name, tag=key.tag, site=key.source)
                 self._changed.wait(left_s)
             self._read.add(key)
-            return self._values.pop(key)
+            value = self._values.pop(key)
+            if value is _NOTHING:
+                raise NothingSent(site=str(key.source), name=key.name, tag=key.tag)
+            return value
 
     def _take_any(
         self, name: str, own: Site, sources: Sequence[Site], tags: str, timeout_s: float
@@ -168,7 +179,10 @@ class LocalFederation:
                 if key.source in pending and key.source not in self._gone:
                     return Departure(site=key.source, reason=pending.pop(key.source))
                 self._read.add(key)
-                return Arrival(site=key.source, tag=key.tag, value=self._values.pop(key))
+                value = self._values.pop(key)
+                if value is _NOTHING:
+                    return Arrival(site=key.source, tag=key.tag, value=None, is_nothing=True)
+                return Arrival(site=key.source, tag=key.tag, value=value)
         for site in sources:
             if site in pending:
                 return Departure(site=site, reason=pending.pop(site))
@@ -193,6 +207,28 @@ class SiteFederation:
     ) -> None:
         """Send `value` to every site in `to`. Raises: DuplicateValue, PeerFailed, CodecError."""
         receive, size = _carried(value)
+        self._send(name, receive, size, to, tag, required)
+
+    def send_nothing(
+        self,
+        name: str,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
+        """Tell every site in `to` that there is no such value. Raises: as `send`."""
+        self._send(name, lambda: _NOTHING, 0, to, tag, required)
+
+    def _send(
+        self,
+        name: str,
+        receive: Callable[[], Any],
+        size: int,
+        to: Site | Sequence[Site],
+        tag: str,
+        required: bool,
+    ) -> None:
         for site in (to,) if isinstance(to, Site) else to:
             key = _Key(name, tag, self._site, site)
             try:

@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.errors.data_plane import (
+    CodecError,
+    DuplicateValue,
+    NothingSent,
+    PeerFailed,
+    ValueTooLate,
+)
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import FederationSettings
@@ -309,3 +315,22 @@ def test_those_who_wait_for_others_are_not_disturbed_by_a_launch(made: Made) -> 
     made.at(GUEST).send("x", "there", to=ARBITER)
     assert found.result(60) == "there"
     waiting.shutdown()
+
+
+def test_a_value_of_which_there_is_none_ends_the_receives_at_once(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    waiting = ThreadPoolExecutor(1)
+    found = waiting.submit(at(ARBITER).recv, "x", from_=GUEST, tag="t")
+    at(GUEST).send_nothing("x", to=[HOST, ARBITER], tag="t")
+    with pytest.raises(NothingSent, match=r"guest.*9999.*'x'"):
+        found.result(60)
+    waiting.shutdown()
+    assert at(HOST).recv_any("x", from_=[GUEST], timeout_s=60) == Arrival(
+        site=GUEST, tag="t", value=None, is_nothing=True
+    )
+    with pytest.raises(DuplicateValue):
+        at(GUEST).send("x", 1, to=HOST, tag="t")
+    at(GUEST).send("y", None, to=HOST)
+    assert at(HOST).recv_any("y", from_=[GUEST], timeout_s=60) == Arrival(
+        site=GUEST, tag="", value=None
+    )

@@ -72,3 +72,11 @@ class NotSendable(CodecError):
 
     code, retcode, http = 1608, 100, 400
     hint = "Send numpy arrays, Arrow tables, bytes or plain JSON."
+
+
+class NothingSent(FedflowError):
+    """{site} sends no value {name!r} (tag {tag!r})."""
+
+    code, retcode, http = 1609, 100, 409
+    public = ("site",)
+    hint = "What makes the value was left out there; see that party's log for the reason."

@@ -64,6 +64,16 @@ class _TaggedFederation:
     ) -> None:
         self.inner.send(name, value, to=to, tag=self._within(tag), required=required)
 
+    def send_nothing(
+        self,
+        name: str,
+        *,
+        to: Site | Sequence[Site],
+        tag: str = "",
+        required: bool = True,
+    ) -> None:
+        self.inner.send_nothing(name, to=to, tag=self._within(tag), required=required)
+
     def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
         return self.inner.recv(name, from_=from_, tag=self._within(tag), timeout_s=timeout_s)
 
