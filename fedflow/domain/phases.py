@@ -14,4 +14,5 @@ class SitePhase(StrEnum):
     APPLYING = "applying"  #: cores were asked for
     GRANTED = "granted"  #: cores are held
     DENIED = "denied"  #: no cores now; asked again at `retry_ms`
+    ABSENT = "absent"  #: of an elastic job: left out; asked to come back at `retry_ms`
     GONE = "gone"  #: the site has given the job up, or is lost

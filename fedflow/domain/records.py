@@ -179,6 +179,7 @@ class TaskRecord:
     instance_id: str = (
         ""  #: the server of this party that runs it, see `domain/administration/servers.py`
     )
+    launch: int = 0  #: how often an elastic job has started it again in this attempt
     absent: tuple[str, ...] = ()  #: upstream components without outputs, as the initiator says
     here: bool = True  #: False: another site's party task as it reported it, never stored
     engine: str | None = None  #: of the party job, in messages to people; never stored
@@ -210,6 +211,7 @@ class PartyTaskView:
     status: TaskStatus
     reason: Reason | None = None
     since_ms: int = 0
+    launch: int = 0  #: how often an elastic job has started it again in this attempt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -68,6 +68,8 @@ class TaskEvent(StrEnum):
     FAILED = "failed"
     CANCELED = "canceled"
     TIMED_OUT = "timed_out"
+    EXCUSED = "excused"  #: an elastic job goes on without this party
+    RELAUNCHED = "relaunched"  #: ... and starts it again in the same attempt
 
 
 JOB_FINAL: Final = frozenset(
@@ -117,10 +119,17 @@ JOB_MOVES: Final[Mapping[tuple[JobStatus, JobEvent], JobStatus]] = {
     **{(status, JobEvent.REOPENED): JobStatus.WAITING for status in sorted(JOB_FINAL)},
 }
 
+_NOT_DONE: Final = frozenset(TaskStatus) - TASK_SUCCEEDED
+
 TASK_MOVES: Final[Mapping[tuple[TaskStatus, TaskEvent], TaskStatus]] = {
     (TaskStatus.WAITING, TaskEvent.STARTED): TaskStatus.RUNNING,
     **{(TaskStatus.WAITING, event): end for event, end in _TASK_ENDS.items()},
     **{(TaskStatus.RUNNING, event): end for event, end in _TASK_ENDS.items()},
+    **{(status, TaskEvent.EXCUSED): TaskStatus.PASS for status in sorted(_NOT_DONE)},
+    **{
+        (status, TaskEvent.RELAUNCHED): TaskStatus.WAITING
+        for status in sorted(TASK_FINAL - {TaskStatus.SUCCESS})
+    },
 }
 
 JOB_LATE: Final = frozenset(
@@ -141,8 +150,14 @@ JOB_LATE: Final = frozenset(
 """Moves that a repeated or late message asks for: normal, and without effect."""
 
 TASK_LATE: Final = frozenset(
-    {(status, event) for status in TASK_FINAL for event in TaskEvent}
+    {
+        (status, event)
+        for status in TASK_FINAL
+        for event in TaskEvent
+        if (status, event) not in TASK_MOVES
+    }
     | {(TaskStatus.RUNNING, TaskEvent.STARTED)}
+    | {(status, TaskEvent.RELAUNCHED) for status in (TaskStatus.WAITING, TaskStatus.RUNNING)}
 )
 
 JOB_END_EVENT: Final[Mapping[JobStatus, JobEvent]] = {s: e for e, s in _JOB_ENDS.items()}

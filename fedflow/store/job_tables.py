@@ -124,6 +124,7 @@ TASK: Final = Table(
         "f_auto_retry_delay": INT_0,
         "f_inherited_from": "VARCHAR(64) NOT NULL DEFAULT ''",
         "f_latest": "TINYINT NOT NULL DEFAULT 1",  #: 1 unless there is a newer attempt
+        "f_launch": INT_0,  #: how often an elastic job has started it again
         "f_absent": LONG_NULL,  #: upstream components without outputs
         "f_instance_id": "VARCHAR(64) NOT NULL DEFAULT ''",  #: its server, empty before its start
     },
@@ -251,6 +252,7 @@ SCHEDULED_PARTY_TASK: Final = Table(
         "f_reason": LONG_NULL,
         "f_since_time": TIME,
         "f_progress": FLOAT,
+        "f_launch": INT_0,  #: how often an elastic job has started it again
     },
     key=("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"),
     clustered=True,

@@ -234,6 +234,13 @@ class TaskStore(Protocol):
         False if `seen` is not the launch that it has now, or the process of that exists.
         """
 
+    def relaunch(self, key: TaskKey, launch: int, *, seen: TaskStatus, now_ms: int) -> bool:
+        """Let an ended attempt wait for its start once more, as its launch of this number.
+
+        False if it is not `seen` now, was launched so often before, or has a process. Raises:
+        IllegalMove.
+        """
+
     def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:
         """Store which upstream components an attempt gets no outputs of."""
 

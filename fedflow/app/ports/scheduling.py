@@ -26,7 +26,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.domain.site import Site
-from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
+from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
 
 
 class ScheduleStore(Protocol):
@@ -118,8 +118,28 @@ class ScheduleStore(Protocol):
         reason: Reason | None,
         progress: float | None,
         now_ms: int,
+        launch: int = 0,
     ) -> Moved | Stale:
-        """Store what a site reports about its party task. A late or repeated report is Stale."""
+        """Store what a site reports about its party task. A late or repeated report is Stale, and
+        one of another launch.
+        """
+
+    def move_party(
+        self,
+        job_id: str,
+        component: str,
+        version: int,
+        site: Site,
+        event: TaskEvent,
+        *,
+        seen: TaskStatus,
+        reason: Reason | None,
+        now_ms: int,
+    ) -> bool:
+        """Move a site's share of a task by the initiator's will; False if it is not `seen` now.
+
+        A relaunch counts the launches. Raises: IllegalMove.
+        """
 
     def is_open(self, job_id: str, component: str, version: int) -> bool:
         """Tell whether a site's share of an attempt has not ended, as far as was reported."""

@@ -28,8 +28,10 @@ from fedflow.domain.states import (
     TASK_FINAL,
     JobEvent,
     JobStatus,
+    TaskEvent,
     TaskStatus,
     next_job_status,
+    next_task_status,
 )
 from fedflow.store import recording
 from fedflow.store.codec import plain
@@ -270,14 +272,14 @@ class MemorySchedules:
 
     def report(
         self, job_id: str, component: str, version: int, site: Site, status: TaskStatus, *,
-        reason: Reason | None, progress: float | None, now_ms: int,
+        reason: Reason | None, progress: float | None, now_ms: int, launch: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         parts = self._parts.get(job_id)
         shares = parts.shares.get((component, version)) if parts else None
         share = shares.get(site) if shares else None
         if parts is None or shares is None or share is None:
             return Stale()
-        if version != _latest(parts)[component]:
+        if version != _latest(parts)[component] or launch != share.launch:
             return Stale()
         if moves(share.status, status):
             new = ScheduledPartyTask(
@@ -286,6 +288,7 @@ class MemorySchedules:
                 reason=reason,
                 since_ms=now_ms,
                 progress=share.progress if progress is None else progress,
+                launch=launch,
             )
         elif advances(share.status, status, stored=share.progress, progress=progress):
             new = replace(share, progress=progress or 0.0)
@@ -300,6 +303,28 @@ class MemorySchedules:
                 )
             )  # fmt: skip
         return Moved(status)
+
+    def move_party(
+        self, job_id: str, component: str, version: int, site: Site, event: TaskEvent, *,
+        seen: TaskStatus, reason: Reason | None, now_ms: int,
+    ) -> bool:  # fmt: skip
+        new = next_task_status(seen, event)
+        parts = self._parts.get(job_id)
+        shares = parts.shares.get((component, version)) if parts else None
+        share = shares.get(site) if shares else None
+        if shares is None or share is None or share.status is not seen:
+            return False
+        launch = share.launch + (event is TaskEvent.RELAUNCHED)
+        moved = ScheduledPartyTask(
+            site=site, status=new, reason=reason, since_ms=now_ms, launch=launch
+        )
+        self._change(job_id, shares, site, moved)
+        self._journal.tell(
+            recording.share_reported(
+                job_id, component, version, site, seen, new, reason=reason, now_ms=now_ms
+            )
+        )
+        return True
 
     def is_open(self, job_id: str, component: str, version: int) -> bool:
         parts = self._parts.get(job_id)

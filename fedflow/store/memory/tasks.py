@@ -126,6 +126,30 @@ class MemoryTasks:
         )
         return True
 
+    def relaunch(self, key: TaskKey, launch: int, *, seen: TaskStatus, now_ms: int) -> bool:
+        new = next_task_status(seen, TaskEvent.RELAUNCHED)
+        task = self.get(key)
+        if task is None or task.party_status is not seen or task.handle is not None:
+            return False
+        if task.launch >= launch:
+            return False
+        self._put(
+            replace(
+                task,
+                party_status=new,
+                launch=launch,
+                requested_ms=None,
+                progress=0.0,
+                reason=None,
+                traceback="",
+                started_ms=None,
+                ended_ms=None,
+                updated_ms=now_ms,
+            )
+        )
+        self._journal.tell(recording.party_task_moved(key, seen, new, reason=None, now_ms=now_ms))
+        return True
+
     def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:
         task = self.get(key)
         if task is not None:

@@ -28,8 +28,10 @@ from fedflow.domain.states import (
     TASK_FINAL,
     JobEvent,
     JobStatus,
+    TaskEvent,
     TaskStatus,
     next_job_status,
+    next_task_status,
 )
 from fedflow.store import recording
 from fedflow.store.codec import (
@@ -136,6 +138,7 @@ _PARTY_TASKS: Final = Mapper(
         "reason": REASON("f_reason"),
         "since_ms": "f_since_time",
         "progress": "f_progress",
+        "launch": "f_launch",
     },
     also={
         "f_job_id": lambda _part, job_id, _task, _position: job_id,
@@ -423,17 +426,18 @@ class SqlSchedules:
 
     def report(
         self, job_id: str, component: str, version: int, site: Site, status: TaskStatus, *,
-        reason: Reason | None, progress: float | None, now_ms: int,
+        reason: Reason | None, progress: float | None, now_ms: int, launch: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         share = (job_id, component, version, site.role.value, site.party_id)
         found = self._session.row(
-            "SELECT f_party_status, f_progress, EXISTS (SELECT 1 FROM t_schedule_task AS newer "
+            "SELECT f_party_status, f_progress, f_launch, "
+            "EXISTS (SELECT 1 FROM t_schedule_task AS newer "
             "WHERE newer.f_job_id = s.f_job_id AND newer.f_component_name = s.f_component_name "
             "AND newer.f_task_version > s.f_task_version) "
             f"FROM t_schedule_party_task AS s {_ONE_SHARE}",
             share,
         )
-        if found is None or found[2]:  # of a task that has a newer attempt
+        if found is None or found[3] or launch != found[2]:  # there is a newer attempt, or launch
             return Stale()
         current, stored = TASK_STATUSES[found[0]], found[1]
         if moves(current, status):
@@ -463,6 +467,28 @@ class SqlSchedules:
                 )
             )  # fmt: skip
         return Moved(status)
+
+    def move_party(
+        self, job_id: str, component: str, version: int, site: Site, event: TaskEvent, *,
+        seen: TaskStatus, reason: Reason | None, now_ms: int,
+    ) -> bool:  # fmt: skip
+        new = next_task_status(seen, event)
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_party_task SET f_party_status = ?, f_reason = ?, f_since_time = ?, "
+            f"f_progress = 0, f_launch = f_launch + ? {_ONE_SHARE} AND f_party_status = ?",
+            (
+                new.value, reason_to_text(reason), now_ms, int(event is TaskEvent.RELAUNCHED),
+                job_id, component, version, site.role.value, site.party_id, seen.value,
+            ),
+        )  # fmt: skip
+        if matched:
+            self._session.tell(
+                recording.share_reported(
+                    job_id, component, version, site, seen, new, reason=reason, now_ms=now_ms
+                )
+            )
+        return matched > 0
 
     def is_open(self, job_id: str, component: str, version: int) -> bool:
         found = self._session.row(

@@ -88,6 +88,7 @@ TASKS: Final = Mapper(
         "auto_retry_delay_s": "f_auto_retry_delay",
         "inherited_from": "f_inherited_from",
         "instance_id": "f_instance_id",
+        "launch": "f_launch",
         "absent": _TEXTS_OR_NONE("f_absent"),
     },
     also={
@@ -312,6 +313,21 @@ class SqlTasks:
                 seen or "",
             ),
         )
+        return matched > 0
+
+    def relaunch(self, key: TaskKey, launch: int, *, seen: TaskStatus, now_ms: int) -> bool:
+        new = next_task_status(seen, TaskEvent.RELAUNCHED)
+        matched = self._session.write(
+            "UPDATE t_task SET f_party_status = ?, f_launch = ?, f_request_time = NULL, "
+            "f_progress = 0, f_reason = NULL, f_error_report = '', f_start_time = NULL, "
+            "f_end_time = NULL, f_elapsed = NULL, f_update_time = ? "
+            f"{_ONE} AND f_party_status = ? AND f_launch < ? AND f_run_pid IS NULL",
+            (new.value, launch, now_ms, *_key(key), seen.value, launch),
+        )
+        if matched:
+            self._session.tell(
+                recording.party_task_moved(key, seen, new, reason=None, now_ms=now_ms)
+            )
         return matched > 0
 
     def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:

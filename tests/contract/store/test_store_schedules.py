@@ -12,7 +12,7 @@ from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import Moved, ScheduledSite, Stale
-from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
+from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
 
 
 def test_a_schedule_comes_back_equal_with_sites_and_tasks_in_their_order(store, make):
@@ -368,3 +368,40 @@ def test_a_held_job_is_none_of_the_queues_and_is_looked_at_when_people_change_it
         tx.schedules.set_control("j1", FREE, seen=paused, now_ms=60)
         assert [w.job_id for w in tx.queue.first(free, 60, limit=9)] == ["j1"]
         assert tx.queue.due(60, limit=9) == ["j1"]
+
+
+def test_a_share_is_excused_and_relaunched_and_reports_of_its_former_launch_are_late(store, make):
+    a = ("j1", "a", 0, make.host)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+
+    def share():
+        with store.read() as tx:
+            task = next(t for t in tx.schedules.get("j1").tasks if t.component == "a")
+        return next(p for p in task.parties if p.site == make.host)
+
+    def move(event, seen, reason=None):
+        with store.transaction() as tx:
+            return tx.schedules.move_party(*a, event, seen=seen, reason=reason, now_ms=7)
+
+    def report(status, launch):
+        with store.transaction() as tx:
+            return tx.schedules.report(
+                *a, status, reason=None, progress=None, now_ms=8, launch=launch
+            )
+
+    assert report(TaskStatus.FAILED, 0) == Moved(TaskStatus.FAILED)
+    assert not move(TaskEvent.EXCUSED, TaskStatus.RUNNING)
+    assert move(TaskEvent.EXCUSED, TaskStatus.FAILED, make.reason("gone"))
+    assert (share().status, share().reason, share().since_ms) == (
+        TaskStatus.PASS, make.reason("gone"), 7,
+    )  # fmt: skip
+    assert report(TaskStatus.FAILED, 0) == Stale()
+    assert move(TaskEvent.RELAUNCHED, TaskStatus.PASS)
+    assert (share().status, share().reason, share().launch) == (TaskStatus.WAITING, None, 1)
+    assert report(TaskStatus.FAILED, 0) == report(TaskStatus.FAILED, 2) == Stale()
+    assert report(TaskStatus.RUNNING, 1) == Moved(TaskStatus.RUNNING)
+    assert share().launch == 1
+    assert report(TaskStatus.SUCCESS, 1) == Moved(TaskStatus.SUCCESS)
+    with pytest.raises(IllegalMove):
+        move(TaskEvent.RELAUNCHED, TaskStatus.SUCCESS)

@@ -188,3 +188,28 @@ def test_which_inputs_are_absent_is_kept_over_another_launch(store, make):
         tx.tasks.set_launch(task.key, "l2", "t2", seen=task.launch_id, now_ms=9)
         assert tx.tasks.get(task.key).absent == ("b", "c")
         tx.tasks.set_absent(make.task_key("none"), ["b"])
+
+
+def test_a_relaunched_attempt_waits_for_its_start_as_if_it_had_never_begun(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key)])
+        tx.tasks.set_launch(key, "one", "secret1", seen=None, now_ms=10)
+        tx.tasks.set_handle(key, "one", HANDLE)
+        tx.tasks.move_party(key, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=11)
+        tx.tasks.move_party(
+            key, TaskEvent.FAILED, seen=TaskStatus.RUNNING, now_ms=12, reason=make.reason("dead"),
+            traceback="Traceback ...",
+        )  # fmt: skip
+        assert not tx.tasks.relaunch(key, 1, seen=TaskStatus.FAILED, now_ms=13)  # its process lives
+        tx.tasks.clear_handle(key, "one")
+        assert not tx.tasks.relaunch(key, 1, seen=TaskStatus.PASS, now_ms=13)
+        assert tx.tasks.relaunch(key, 1, seen=TaskStatus.FAILED, now_ms=13)
+        task = tx.tasks.get(key)
+        assert (task.party_status, task.launch) == (TaskStatus.WAITING, 1)
+        assert (task.requested_ms, task.started_ms, task.ended_ms) == (None, None, None)
+        assert (task.reason, task.traceback, task.progress) == (None, "", 0.0)
+        assert tx.tasks.set_launch(key, "two", "secret2", seen="one", now_ms=20)
+        tx.tasks.move_party(key, TaskEvent.EXCUSED, seen=TaskStatus.WAITING, now_ms=21)
+        assert not tx.tasks.relaunch(key, 1, seen=TaskStatus.PASS, now_ms=22)  # it was that before
+        assert tx.tasks.relaunch(key, 2, seen=TaskStatus.PASS, now_ms=22)

@@ -77,8 +77,14 @@ def test_a_job_event_that_is_neither_a_move_nor_late_is_one_of_few_known_defects
     }
 
 
-def test_a_final_task_never_moves_and_a_final_job_only_by_a_rerun_or_if_it_was_given_up() -> None:
-    assert not [p for p in TASK_MOVES if p[0] in TASK_FINAL]
+def test_a_final_task_moves_only_in_elastic_jobs_and_never_from_success() -> None:
+    elastic = {TaskEvent.EXCUSED: P, TaskEvent.RELAUNCHED: W}
+    moves = {p: new for p, new in TASK_MOVES.items() if p[0] in TASK_FINAL}
+    assert all(new is elastic[event] for (_, event), new in moves.items())
+    assert {status for status, _ in moves} == TASK_FINAL - {S}
+
+
+def test_a_final_job_moves_only_by_a_rerun_or_if_it_was_given_up() -> None:
     again = {JobEvent.RERUN, JobEvent.REOPENED}
     for status in JOB_FINAL:
         events = {e for s, e in JOB_MOVES if s is status}
