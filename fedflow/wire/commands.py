@@ -147,6 +147,7 @@ class TaskAnswer(CommandBody, frozen=True, kw_only=True):
     start_time: Any = msgspec.field(default_factory=_null)
     end_time: Any = msgspec.field(default_factory=_null)
     requested: Any = msgspec.field(default_factory=_null)
+    launch: Count = 0  #: of which this is told
 
 
 class TaskCollected(TaskAnswer, frozen=True, kw_only=True):
@@ -183,6 +184,7 @@ class CreateJob(CommandBody, frozen=True, kw_only=True):
     initiator_party_id: str | int = ""
     create_time: Any = None  #: ms
     warnings: list[JobWarning] = []  #: for the initiator's own site: all that the submit had
+    rejoins: bool = False  #: the site was absent, and may have the job already
 
 
 class RerunJob(OfEpoch, frozen=True, kw_only=True):
@@ -236,6 +238,7 @@ class StartTask(Statuses, frozen=True, kw_only=True):
 
     epoch: int | None = None
     absent: list[str] | None = None
+    launch: Count = 0  #: how often an elastic job has started it again
 
 
 class SettleTask(TaskOfEpoch, frozen=True, kw_only=True):
@@ -244,6 +247,7 @@ class SettleTask(TaskOfEpoch, frozen=True, kw_only=True):
     OPTIONAL = frozenset({"reason"})
 
     reason: WireReason | None = msgspec.field(default_factory=_null)
+    absent_launch: Count | None = None  #: the site is absent: this launch of its part passes
 
 
 class InitiatorStop(SettleTask, frozen=True, kw_only=True):
@@ -408,6 +412,7 @@ class TaskReport(CommandBody, frozen=True, kw_only=True):
     OPTIONAL = frozenset({"reason"})
 
     party_status: str
+    launch: Count = 0  #: of which this is told
     reason: WireReason | None = msgspec.field(default_factory=_null)
     start_time: Any = msgspec.field(default_factory=_null)
     end_time: Any = msgspec.field(default_factory=_null)

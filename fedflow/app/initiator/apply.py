@@ -14,6 +14,8 @@ from typing import Any
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.piggyback import news_of
+from fedflow.base.errors.jobs import PartyAbsent
+from fedflow.base.messages import Message
 from fedflow.domain.job.control import held
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.phases import SitePhase
@@ -31,7 +33,10 @@ from fedflow.domain.scheduling.actions import (
     ApplyAt,
     EndJob,
     HoldJob,
+    LaunchAgain,
+    LeaveOut,
     QueueJob,
+    Rejoin,
     ReleaseAt,
     RetryTask,
     SettleTask,
@@ -48,6 +53,7 @@ from fedflow.domain.states import (
     TASK_SUCCEEDED,
     JobEvent,
     JobStatus,
+    TaskEvent,
     TaskStatus,
 )
 
@@ -75,6 +81,7 @@ class Applier:
         self._party_commands = party_commands
         self._now_ms = now_ms
         self._statuses = {t.component: (t.version, t.status) for t in job.tasks}
+        self._absent_sites = {s.site for s in job.sites if s.phase is SitePhase.ABSENT}
 
     def apply_all(self, actions: Sequence[Action]) -> None:
         """Apply the actions in order and store the commands that they cause."""
@@ -142,7 +149,9 @@ class Applier:
     def _start_job(self, _action: StartJob) -> None:
         if self._move(JobEvent.STARTED):
             self.commands += [
-                self._party_commands.start_job(self._job, s.site) for s in self._job.sites
+                self._party_commands.start_job(self._job, s.site)
+                for s in self._job.sites
+                if s.site not in self._absent_sites
             ]
 
     @_apply.register
@@ -163,6 +172,9 @@ class Applier:
             key = TaskKey(
                 job_id=job_id, component=action.component, version=action.version, site=site
             )
+            if site in action.without:
+                self._excuse(key, TaskStatus.WAITING, self._site(site).reason)
+                continue
             self.commands.append(
                 self._party_commands.start_task(self._job, key, news=self._news(), absent=absent)
             )
@@ -206,6 +218,8 @@ class Applier:
         if not tell:
             return
         for site in self._spec.sites_of(action.component):
+            if site in self._absent_sites:
+                continue
             key = TaskKey(
                 job_id=job_id, component=action.component, version=action.version, site=site
             )
@@ -239,10 +253,110 @@ class Applier:
         )
         left = task.retries_left(self._spec.rules.components[component].retries)
         for site in sites:
+            if site in self._absent_sites:  # it is told of this attempt when it comes back
+                continue
             key = TaskKey(job_id=job_id, component=component, version=task.version, site=site)
             self.commands.append(
                 self._party_commands.create_task(self._job, key, retries_left=left)
             )
+
+    @_apply.register
+    def _leave_out(self, action: LeaveOut) -> None:
+        """Go on without a host: what it has not done of the tasks that began counts no more."""
+        job_id, site = self._job.job_id, self._site(action.site)
+        denials = site.denials + (site.phase is not SitePhase.GRANTED)
+        absent = ScheduledSite(
+            site=site.site,
+            phase=SitePhase.ABSENT,
+            retry_ms=action.retry_ms,
+            denials=denials,
+            reason=action.reason,
+        )
+        if not self._tx.schedules.set_site(job_id, absent, seen=site.phase, now_ms=self._now_ms):
+            return
+        logger.info(
+            "Job %s goes on without %s: %s",
+            job_id,
+            site.site,
+            action.reason.message,
+            extra={"action": "leave_out", "job_id": job_id},
+        )
+        for task in self._job.tasks:
+            share = next((p for p in task.parties if p.site == site.site), None)
+            if share is None or task.status is TaskStatus.WAITING:
+                continue
+            key = TaskKey(
+                job_id=job_id, component=task.component, version=task.version, site=site.site
+            )
+            if share.status in TASK_SUCCEEDED:
+                continue
+            told = self._excuse(key, share.status, action.reason)
+            self.commands.append(
+                self._party_commands.settle_task(
+                    self._job, key, TaskStatus.PASS, reason=told, launch=share.launch
+                )
+            )
+
+    def _excuse(self, key: TaskKey, seen: TaskStatus, reason: Reason | None) -> Reason:
+        """Let an absent host's part of a task pass; return the reason."""
+        error = PartyAbsent(
+            site=key.site, reason=reason.message if reason else Message("it lacks the inputs")
+        )
+        told = Reason(code=error.name, message=error.message.removesuffix("."), site=key.site)
+        self._tx.schedules.move_party(
+            key.job_id,
+            key.component,
+            key.version,
+            key.site,
+            TaskEvent.EXCUSED,
+            seen=seen,
+            reason=told,
+            now_ms=self._now_ms,
+        )
+        return told
+
+    @_apply.register
+    def _rejoin(self, action: Rejoin) -> None:
+        job_id, site = self._job.job_id, self._site(action.site)
+        creating = ScheduledSite(
+            site=site.site, phase=SitePhase.CREATING, denials=site.denials, reason=None
+        )
+        if self._tx.schedules.set_site(job_id, creating, seen=site.phase, now_ms=self._now_ms):
+            self.commands.append(
+                self._party_commands.create_job(self._job, site.site, rejoins=True)
+            )
+
+    @_apply.register
+    def _launch_again(self, action: LaunchAgain) -> None:
+        job_id, component, site = self._job.job_id, action.component, action.site
+        task = next(t for t in self._job.tasks if t.component == component)
+        share = next(p for p in task.parties if p.site == site)
+        key = TaskKey(job_id=job_id, component=component, version=action.version, site=site)
+        if not self._tx.schedules.move_party(
+            job_id,
+            component,
+            action.version,
+            site,
+            TaskEvent.RELAUNCHED,
+            seen=share.status,
+            reason=None,
+            now_ms=self._now_ms,
+        ):
+            return
+        if action.version:  # the site may not have heard of this attempt
+            left = task.retries_left(self._spec.rules.components[component].retries)
+            self.commands.append(
+                self._party_commands.create_task(self._job, key, retries_left=left)
+            )
+        self.commands.append(
+            self._party_commands.start_task(
+                self._job,
+                key,
+                news=self._news(),
+                absent=self._absent(component),
+                launch=share.launch + 1,
+            )
+        )
 
     @_apply.register
     def _end(self, action: EndJob) -> None:

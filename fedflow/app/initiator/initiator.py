@@ -55,6 +55,8 @@ _CREATING = frozenset({CommandKind.CREATE_JOB, CommandKind.RERUN_JOB})
 _MUST_TAKE_EFFECT = _CREATING | {CommandKind.APPLY_CORES, CommandKind.CREATE_TASK}
 """Commands whose return code 10, "stale, without effect", is no consent."""
 _NOT_AT_WORK = frozenset({TaskStatus.WAITING.value, *(status.value for status in TASK_FINAL)})
+_NOT_THERE = frozenset({SitePhase.CREATING, SitePhase.ABSENT})
+"""Phases of a site that may know nothing of the job."""
 _NOT_NOW = frozenset({"NotEnoughResources", "Reserved"})
 """Why a site denies cores that it may well grant later."""
 _NEEDED = frozenset(
@@ -90,6 +92,7 @@ class Initiator(UseCase):
             status,
             reason=reason_from_wire(incoming.body.reason),
             progress=1.0 if status in TASK_FINAL else None,
+            launch=incoming.body.launch,
             now_ms=self._clock.now_ms(),
         )
         if isinstance(moved, Stale) and tx.schedules.status(key.job_id) is None:
@@ -216,7 +219,13 @@ class Initiator(UseCase):
         phase: SitePhase,
         reason: Reason | None = None,
     ) -> None:
-        site = ScheduledSite(site=command.destination, phase=phase, reason=reason)
+        known = self._site(tx, command) if phase is SitePhase.REFUSED else None
+        site = ScheduledSite(
+            site=command.destination,
+            phase=phase,
+            denials=known.denials if known is not None else 0,
+            reason=reason,
+        )
         tx.schedules.set_site(command.job_id, site, seen=seen, now_ms=self._clock.now_ms())
 
     def _denied(self, tx: Tx, command: Command, reason: Reason) -> None:
@@ -242,7 +251,7 @@ class Initiator(UseCase):
     def _give_up(self, tx: Tx, command: Command, reason: Reason) -> None:
         """The site does not take part any more: the scheduler ends the job."""
         site = self._site(tx, command)
-        if site is not None:
+        if site is not None and site.phase not in _NOT_THERE:
             gone = ScheduledSite(site=site.site, phase=SitePhase.GONE, reason=reason)
             tx.schedules.set_site(
                 command.job_id, gone, seen=site.phase, now_ms=self._clock.now_ms()
@@ -262,13 +271,15 @@ class Initiator(UseCase):
         """
         if any(s.site == site and s.phase is SitePhase.CREATING for s in job.sites):
             return False  # it may have come there since
+        if any(s.site == site and s.phase is SitePhase.ABSENT for s in job.sites):
+            return True  # it was heard from again, and may come back
         current = tx.schedules.get(job.job_id)
         if not isinstance(answer, dict) or current is None or current.status in JOB_FINAL:
             return False
         asked, job = job, current
         told = read_command(answer, SiteAnswer)
         known = next((s for s in job.sites if s.site == site), None)
-        if known is None or known.phase is SitePhase.CREATING or asked.epoch != job.epoch:
+        if known is None or known.phase in _NOT_THERE or asked.epoch != job.epoch:
             return False  # it was rerun here and is not there yet, or the answer is late
         if told.epoch not in (None, job.epoch):
             return self._is_gone(tx, job, known, Message("{site} has another run of the job", site))
@@ -323,6 +334,9 @@ class Initiator(UseCase):
         lacks = is_still and version is not None and version < task.version
         if not lacks and not (waits and version == task.version):
             return
+        share = next((p for p in task.parties if p.site == site), None)
+        if share is None or share.status is TaskStatus.PASS:  # the others go on without it
+            return
         if tx.outbox.of_job(job.job_id, [site.party_id]):
             return  # it is on its way
         spec = self._specs.get(job.job_id, job.dsl, job.conf)
@@ -335,7 +349,9 @@ class Initiator(UseCase):
             left = task.retries_left(spec.rules.components[task.component].retries)
             commands.append(self._party_commands.create_task(job, key, retries_left=left))
         news = news_of(statuses)
-        commands.append(self._party_commands.start_task(job, key, news=news, absent=absent))
+        commands.append(
+            self._party_commands.start_task(job, key, news=news, absent=absent, launch=share.launch)
+        )
         tx.outbox.put(commands)
 
     def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
@@ -360,6 +376,7 @@ class Initiator(UseCase):
             status,
             reason=reason_from_wire(answer.reason),
             progress=None if answer.progress is None else min(1.0, max(0.0, answer.progress)),
+            launch=answer.launch,
             now_ms=self._clock.now_ms(),
         )
         return isinstance(moved, Moved)

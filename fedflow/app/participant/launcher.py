@@ -178,6 +178,7 @@ class Launcher(UseCase):
             memory_bytes=self._settings.memory_bytes,
             receive_timeout_s=self._settings.receive_timeout_s,
             log_level=self._settings.log_level,
+            launch=task.launch,
             elastic=spec.elastic_settings,
             strict=spec.job_parameters_at(key.site).strict,
             provider=None if provider is None else _provider_spec(provider),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.models.models import ModelRepository
@@ -24,6 +25,7 @@ from fedflow.base.errors.jobs import (
     InitiatorLost,
     JobEnded,
     JobNotFound,
+    PartyAbsent,
     StaleCommand,
     StillEnding,
     SubmitRefused,
@@ -143,6 +145,8 @@ class PartyJobs(UseCase):
         self._early_ends.check(tx, incoming)
         spec = self._specs.get(incoming.job_id, incoming.body.dsl, self._conf(incoming))
         self._check_same(tx, incoming, spec)
+        if incoming.body.rejoins and (known := tx.jobs.get(incoming.job)) is not None:
+            return self._rejoin(tx, incoming, known, effects)
         digests = incoming.body.loaded_models
         self._acceptance.check_content(tx, spec, site, digests=digests)
         parameters = spec.job_parameters_at(site)
@@ -203,6 +207,39 @@ class PartyJobs(UseCase):
         return Reply(
             retcode=0, data={"components": {c.name: {"need_run": True} for c in components}}
         )
+
+    def _rejoin(
+        self, tx: Tx, incoming: TypedCommand[CreateJob], job: JobRecord, effects: AfterCommit
+    ) -> Reply:
+        """Take part once more in an elastic job that goes on without this site.
+
+        Raises: StaleCommand. JobEnded: its initiator had ended it. StillEnding: processes are left.
+        """
+        epoch, key = incoming.body.epoch, job.key
+        if epoch < job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
+        if job.status in JOB_FINAL:
+            if epoch == job.epoch and not was_given_up(job):
+                raise JobEnded(job_id=incoming.job_id, status=job.status.value)
+            if job.in_use or has_process(tx, key):
+                raise StillEnding(job_id=incoming.job_id, site=key.site)
+            self._party_leases.begin(tx, incoming.job_id)  # before the job, as heartbeats do
+            self._catch_up(tx, job, epoch)
+        elif epoch > job.epoch:
+            raise StillEnding(job_id=incoming.job_id, site=key.site)
+        else:
+            self._party_leases.heard_initiator(tx, incoming.job_id)
+        error = PartyAbsent(site=key.site, reason=Message("it is started again"))
+        reason = Reason(code=error.name, message=error.message.removesuffix("."), site=key.site)
+        self._tasks.rejoin(tx, key, effects, reason=reason)
+        effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
+        logger.info(
+            "%s takes part in job %s again",
+            key.site,
+            incoming.job_id,
+            extra={"action": "rejoin_job", "job_id": incoming.job_id},
+        )
+        return Reply(retcode=0)
 
     def _check_same(self, tx: Tx, incoming: TypedCommand[CreateJob], spec: JobSpec) -> None:
         """Refuse other contents under the id of a job or a model that is here already."""
@@ -317,6 +354,10 @@ class PartyJobs(UseCase):
     ) -> None:
         """Do what `end_here` does while the job's lease is held."""
         now_ms = self._clock.now_ms()
+        if status is JobStatus.SUCCESS and _may_be_absent(job):
+            error = PartyAbsent(site=job.key.site, reason=Message("the others have ended the job"))
+            why = Reason(code=error.name, message=error.message.removesuffix("."))
+            self._tasks.excuse_all(tx, job.key, effects, reason=replace(why, site=job.key.site))
         self._tasks.stop_all(tx, job.key, status, reason, effects)
         self._end_application(job, effects)
         if job.status not in JOB_FINAL:
@@ -391,6 +432,11 @@ class PartyJobs(UseCase):
         """Raises: WrongSite: the command is not from the party that initiated the job."""
         if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
             raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+
+
+def _may_be_absent(job: JobRecord) -> bool:
+    """Tell whether a party job is a host's in an elastic job."""
+    return job.key.site.role is Role.HOST and job.parameters.get("elastic") is not None
 
 
 def was_given_up(job: JobRecord) -> bool:

@@ -57,6 +57,7 @@ from fedflow.domain.states import (
     TASK_SUCCEEDED,
     JobEvent,
     JobStatus,
+    TaskEvent,
     TaskStatus,
 )
 from fedflow.wire.commands import (
@@ -98,6 +99,8 @@ class PartyTasks(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         self._party_leases.heard_initiator(tx, incoming.job_id)
         apply_statuses(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
+        if incoming.body.launch > task.launch:
+            task = self._launched_again(tx, task, incoming.body.launch)
         if task.party_status in TASK_FINAL:
             return Reply(retcode=10, retmsg="the task has ended here", data=plain(_told(task)))
         if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=self._clock.now_ms()):
@@ -113,6 +116,61 @@ class PartyTasks(UseCase):
             else:
                 self.request_launch(tx, task, effects)
         return Reply(retcode=0)
+
+    def _launched_again(self, tx: Tx, task: TaskRecord, launch: int) -> TaskRecord:
+        """Return a party task of an elastic job as it waits for its start once more; one that has
+        succeeded stays so, and is told as the launch that was asked for.
+
+        Raises: StillEnding: the process of the former launch is left.
+        """
+        if task.party_status is TaskStatus.SUCCESS:
+            return replace(task, launch=launch)
+        now_ms, seen = self._clock.now_ms(), task.party_status
+        if seen is TaskStatus.WAITING and task.requested_ms is None:  # no launch ever came here
+            tx.tasks.move_party(task.key, TaskEvent.EXCUSED, seen=seen, now_ms=now_ms)
+            seen = TaskStatus.PASS
+        if seen not in TASK_FINAL or task.handle is not None:
+            raise StillEnding(job_id=task.key.job_id, site=task.key.site)
+        tx.tasks.relaunch(task.key, launch, seen=seen, now_ms=now_ms)
+        return tx.tasks.get(task.key) or task
+
+    def excuse(self, tx: Tx, task: TaskRecord, reason: Reason | None, effects: AfterCommit) -> None:
+        """Let a party task of an elastic job pass, as its host is absent, and stop its process."""
+        if task.party_status in TASK_SUCCEEDED:
+            return
+        began, key, now_ms = task.requested_ms is not None, task.key, self._clock.now_ms()
+        tx.tasks.move_party(
+            key, TaskEvent.EXCUSED, seen=task.party_status, now_ms=now_ms, reason=reason
+        )
+        if began and task.party_status not in TASK_FINAL:
+            message = _told_to_peers(key, TaskStatus.PASS, reason)
+            effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
+        handle = task.handle
+        if handle is not None:
+            effects.add(lambda: self._kill_where_it_is(task, handle))
+
+    def excuse_all(self, tx: Tx, key: JobKey, effects: AfterCommit, *, reason: Reason) -> None:
+        """Let all pass that a host has not done of what the others of an elastic job have."""
+        for task in self._latest(tx, key):
+            if task.status in TASK_SUCCEEDED:
+                self.excuse(tx, task, reason, effects)
+
+    def rejoin(self, tx: Tx, key: JobKey, effects: AfterCommit, *, reason: Reason) -> None:
+        """Let a host take part in an elastic job once more: stop what runs, for it is launched
+        again, and let those wait that an end has canceled before they began.
+        """
+        for task in self._latest(tx, key):
+            status, began = task.party_status, task.requested_ms is not None
+            if status not in TASK_FINAL and began:
+                self.excuse(tx, task, reason, effects)
+            elif status is TaskStatus.CANCELED and not began:
+                now_ms = self._clock.now_ms()
+                tx.tasks.relaunch(task.key, task.launch, seen=status, now_ms=now_ms)
+
+    def _latest(self, tx: Tx, key: JobKey) -> list[TaskRecord]:
+        site = key.site
+        which = TaskFilter(job_id=key.job_id, roles=(site.role,), party_id=site.party_id)
+        return tx.tasks.find(which)
 
     def _runs_at(self, tx: Tx, task: TaskRecord) -> str | None:
         """Return the other server of this party that runs party tasks of an attempt, if any."""
@@ -243,6 +301,10 @@ class PartyTasks(UseCase):
         """The task ended elsewhere with a status: stop this party task if it still runs."""
         status = _task_end(incoming.status)
         task = self._known(tx, incoming)
+        if (launch := incoming.body.absent_launch) is not None:
+            if launch == task.launch:
+                self.excuse(tx, task, reason_from_wire(incoming.body.reason), effects)
+            return Reply(retcode=0)
         tx.tasks.set_status(task.key, status, now_ms=self._clock.now_ms())
         if status not in TASK_SUCCEEDED:
             self._stop(tx, task, status, reason_from_wire(incoming.body.reason), effects)
@@ -327,6 +389,7 @@ class PartyTasks(UseCase):
                 reason=reason,
                 started_ms=task.started_ms,
                 ended_ms=now_ms,
+                launch=task.launch,
             )
             tx.outbox.put([report])
         effects.add(lambda: self._after_end(task, status, reason))
@@ -355,6 +418,7 @@ class PartyTasks(UseCase):
                 reason=task.reason,
                 started_ms=task.started_ms,
                 ended_ms=task.ended_ms,
+                launch=task.launch,
             )
             tx.outbox.put([report])
 
@@ -465,4 +529,5 @@ def _told(task: TaskRecord) -> TaskAnswer:
         start_time=task.started_ms,
         end_time=task.ended_ms,
         requested=task.requested_ms is not None,
+        launch=task.launch,
     )

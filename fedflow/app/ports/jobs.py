@@ -237,7 +237,7 @@ class TaskStore(Protocol):
     def relaunch(self, key: TaskKey, launch: int, *, seen: TaskStatus, now_ms: int) -> bool:
         """Let an ended attempt wait for its start once more, as its launch of this number.
 
-        False if it is not `seen` now, was launched so often before, or has a process. Raises:
+        False if it is not `seen` now, was launched more often before, or has a process. Raises:
         IllegalMove.
         """
 

@@ -100,8 +100,9 @@ class PartyCommands:
         )
 
     def start_task(
-        self, job: ScheduledJob, key: TaskKey, *, news: Any, absent: Sequence[str] = ()
-    ) -> Command:
+        self, job: ScheduledJob, key: TaskKey, *, news: Any, absent: Sequence[str] = (),
+        launch: int = 0,
+    ) -> Command:  # fmt: skip
         """Return the command to start a task; `absent` upstream components have no outputs."""
         return self._make(
             CommandKind.START_TASK,
@@ -109,13 +110,17 @@ class PartyCommands:
             job.initiator,
             key.site,
             paths.task_path("task_start", key),
-            wire.StartTask(epoch=job.epoch, absent=list(absent) or None, **news),
+            wire.StartTask(epoch=job.epoch, absent=list(absent) or None, launch=launch, **news),
             allow_ms=self._timing.lease_ms,
         )
 
     def settle_task(
-        self, job: ScheduledJob, key: TaskKey, status: TaskStatus, *, reason: Reason | None
-    ) -> Command:
+        self, job: ScheduledJob, key: TaskKey, status: TaskStatus, *, reason: Reason | None,
+        launch: int | None = None,
+    ) -> Command:  # fmt: skip
+        """Return the command that a task has ended elsewhere; with `launch`, that this site is
+        absent, and that launch of its part passes.
+        """
         name = "task_status" if status in TASK_SUCCEEDED else "task_stop"
         told = reason_to_wire(reason, job.initiator, to=key.site)
         return self._make(
@@ -124,7 +129,7 @@ class PartyCommands:
             job.initiator,
             key.site,
             paths.task_path(name, key, status=status.value),
-            wire.SettleTask(epoch=job.epoch, reason=told),
+            wire.SettleTask(epoch=job.epoch, reason=told, absent_launch=launch),
             allow_ms=self._timing.final_deadline_ms,
         )
 
@@ -137,8 +142,10 @@ class PartyCommands:
         reason: Reason | None,
         started_ms: int | None,
         ended_ms: int | None,
+        launch: int = 0,
     ) -> Command:
         body = wire.TaskReport(
+            launch=launch,
             party_status=status.value,
             reason=reason_to_wire(reason, key.site, to=initiator),
             start_time=started_ms,

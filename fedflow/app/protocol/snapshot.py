@@ -11,7 +11,7 @@ from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.records import ScheduledJob, ScheduledTask
 from fedflow.domain.scheduling.circuit import Lack
-from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
+from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
 
 
 def view_of(
@@ -39,6 +39,7 @@ def view_of(
                 heard_ms=heard_ms[s.site.party_id],
                 lack=lack_of(s.site.party_id),
                 retry_ms=s.retry_ms,
+                denials=s.denials,
                 reason=s.reason,
             )
             for s in job.sites
@@ -68,6 +69,19 @@ def view_of(
         may_request=may_request,
         starving_after_ms=timing.starving_after_ms,
         stop=job.stop,
+        elastic=None if parameters.elastic is None else _elastic(spec),
+    )
+
+
+def _elastic(spec: JobSpec) -> ElasticView | None:
+    elastic = spec.elastic
+    if elastic is None:
+        return None
+    return ElasticView(
+        min_parties=elastic.min_parties,
+        rejoin=elastic.rejoin,
+        round_deadline_ms=int(elastic.round_deadline_s * 1000),
+        rounds=frozenset(n for n, info in spec.modules.items() if info.absence == "rounds"),
     )
 
 

@@ -276,3 +276,19 @@ class StillBusy(FedflowError):
     code, retcode, http = 1153, 106, 503
     public = ("party_id",)
     hint = "The sender repeats it by itself. Submit very large jobs one after the other."
+
+
+class TooFewParties(FedflowError):
+    """{left} of {needed} parties needed are left: {site} is lost ({reason})."""
+
+    code, retcode, http = 1154, 100, 409
+    public = ("left", "needed", "site")
+    hint = "Look why the parties went away, or run the job again with a smaller min_parties."
+
+
+class PartyAbsent(FedflowError):
+    """{site} is absent: {reason}."""
+
+    code, retcode, http = 1155, 100, 409
+    public = ("site",)
+    hint = "The job goes on without it. With `rejoin` it is started again when it is heard from."

@@ -66,6 +66,16 @@ class Dag:
         """Return the number of edges on the longest way from a source to `name`."""
         return self._depth[name]
 
+    def ancestors(self, name: str) -> frozenset[str]:
+        """Return all components on which one depends, near or far."""
+        reached: set[str] = set()
+        stack = [name]
+        while stack:
+            new = [up for up in self.upstream(stack.pop()) if up not in reached]
+            reached.update(new)
+            stack.extend(new)
+        return frozenset(reached)
+
     def descendants(self, *names: str) -> tuple[str, ...]:
         """Return all components that depend on one of `names`, near or far, in topological order.
 

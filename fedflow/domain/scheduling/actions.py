@@ -38,6 +38,7 @@ class StartTask:
 
     component: str
     version: int
+    without: tuple[Site, ...] = ()  #: absent hosts of an elastic job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +84,31 @@ class EndJob:
     reason: Reason | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaveOut:
+    """An elastic job goes on without a host; ask it to come back from `retry_ms` on."""
+
+    site: Site
+    reason: Reason
+    retry_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejoin:
+    """An absent host was heard from again: ask it to take part once more."""
+
+    site: Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchAgain:
+    """Start one site's part of a task again, in the attempt that the others are in."""
+
+    component: str
+    version: int
+    site: Site
+
+
 Action = (
     QueueJob
     | ApplyAt
@@ -94,4 +120,7 @@ Action = (
     | RetryTask
     | HoldJob
     | EndJob
+    | LeaveOut
+    | Rejoin
+    | LaunchAgain
 )

@@ -61,6 +61,19 @@ def decide(view: JobView, now_ms: int) -> list[Action]:
         return []
     if view.stop is not None:
         return [EndJob(status=view.stop.status, reason=view.stop.reason)]
+    if view.elastic is not None:
+        from fedflow.domain.scheduling import membership  # most jobs never need it
+
+        changes = membership.membership(view, view.elastic, now_ms)
+        if changes:
+            return changes
+        actions = _decided(membership.of_members(view), now_ms)
+        return [membership.without_absent(view, action) for action in actions]
+    return _decided(view, now_ms)
+
+
+def _decided(view: JobView, now_ms: int) -> list[Action]:
+    """Return the next steps for a job that goes on."""
     lost = _lost(view, now_ms)
     if lost is not None:
         return [EndJob(status=JobStatus.FAILED, reason=lost)]
@@ -344,18 +357,23 @@ def _awaits_cause(task: TaskView, now_ms: int) -> bool:
 
     News of a failure travel faster between executors than between servers.
     """
-    failed = [p for p in task.parties.values() if p.reason is not None]
+    failed = [p for p in task.parties.values() if _has_failed(p)]
     if not failed or all(p.status in TASK_FINAL for p in task.parties.values()):
         return False
     followed = all(p.reason is not None and p.reason.code in FOLLOW_ON for p in failed)
     return followed and not is_older(min(p.since_ms for p in failed), CAUSE_WAIT_MS, now_ms)
 
 
+def _has_failed(share: PartyTaskView) -> bool:
+    """Tell whether a share says why it failed; an absent host's passes, and says why, too."""
+    return share.reason is not None and share.status is not TaskStatus.PASS
+
+
 def first_reason(parties: Iterable[tuple[Site, PartyTaskView]]) -> Reason | None:
     """Return the first real error of a task: the earliest that another site's failure did not
     cause.
     """
-    with_reason = [(p.reason, p.since_ms) for _, p in parties if p.reason is not None]
+    with_reason = [(p.reason, p.since_ms) for _, p in parties if p.reason and _has_failed(p)]
     if not with_reason:
         return None
     return min(with_reason, key=lambda item: (item[0].code in FOLLOW_ON, item[1]))[0]
@@ -424,6 +442,10 @@ def next_look_ms(view: JobView, now_ms: int) -> int | None:
 
 
 def _due_ms(view: JobView) -> Iterator[int]:
+    if view.elastic is not None:
+        from fedflow.domain.scheduling.membership import due_ms  # most jobs never need it
+
+        yield from due_ms(view, view.elastic)
     if view.held_ms is not None:
         yield view.held_ms + view.hold_limit_ms + 1
     else:

@@ -28,6 +28,7 @@ class SiteView:
     heard_ms: int
     lack: Lack | None = None
     retry_ms: int = 0
+    denials: int = 0
     reason: Reason | None = None
 
 
@@ -49,6 +50,16 @@ class TaskView:
     kept: bool = False
     begun: bool = False  #: an attempt of this epoch was started, so it has had its step
     rule: Rule = PLAIN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ElasticView:
+    """How an elastic job lives with absent hosts, see `membership`."""
+
+    min_parties: int
+    rejoin: bool
+    round_deadline_ms: int
+    rounds: frozenset[str]  #: components that train in rounds; each site runs the others for itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +89,7 @@ class JobView:
     may_request: bool = True  #: the queue lets this job ask for cores now
     starving_after_ms: int | None = None  #: a job that waits for longer keeps what it was granted
     stop: StopRequest | None = None
+    elastic: ElasticView | None = None  #: None: all sites are needed all the time
 
     @property
     def queued_ms(self) -> int:

@@ -131,7 +131,7 @@ class MemoryTasks:
         task = self.get(key)
         if task is None or task.party_status is not seen or task.handle is not None:
             return False
-        if task.launch >= launch:
+        if task.launch > launch:
             return False
         self._put(
             replace(

@@ -321,7 +321,7 @@ class SqlTasks:
             "UPDATE t_task SET f_party_status = ?, f_launch = ?, f_request_time = NULL, "
             "f_progress = 0, f_reason = NULL, f_error_report = '', f_start_time = NULL, "
             "f_end_time = NULL, f_elapsed = NULL, f_update_time = ? "
-            f"{_ONE} AND f_party_status = ? AND f_launch < ? AND f_run_pid IS NULL",
+            f"{_ONE} AND f_party_status = ? AND f_launch <= ? AND f_run_pid IS NULL",
             (new.value, launch, now_ms, *_key(key), seen.value, launch),
         )
         if matched:

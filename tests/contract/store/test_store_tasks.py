@@ -211,5 +211,5 @@ def test_a_relaunched_attempt_waits_for_its_start_as_if_it_had_never_begun(store
         assert (task.reason, task.traceback, task.progress) == (None, "", 0.0)
         assert tx.tasks.set_launch(key, "two", "secret2", seen="one", now_ms=20)
         tx.tasks.move_party(key, TaskEvent.EXCUSED, seen=TaskStatus.WAITING, now_ms=21)
-        assert not tx.tasks.relaunch(key, 1, seen=TaskStatus.PASS, now_ms=22)  # it was that before
+        assert not tx.tasks.relaunch(key, 0, seen=TaskStatus.PASS, now_ms=22)  # it is a later one
         assert tx.tasks.relaunch(key, 2, seen=TaskStatus.PASS, now_ms=22)
