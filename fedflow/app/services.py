@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fedflow.app.models.serving_views import ServingViews
     from fedflow.app.models.woe_arrays import WoeArrays
     from fedflow.app.participant.worker_models import WorkerModels
+    from fedflow.app.participant.worker_signatures import WorkerSignatures
     from fedflow.app.participant.worker_storages import WorkerStorages
     from fedflow.app.queries.job_tags import JobTagging
 
@@ -99,6 +100,7 @@ class LateServices:
     administration: Lazy[Administration]
     data: Lazy[DataServices]
     models: Lazy[ModelServices]
+    signatures: Lazy[WorkerSignatures]
 
 
 class Services:
@@ -151,3 +153,8 @@ class Services:
     def models(self) -> ModelServices:
         """Return the use cases of models."""
         return self._late.models()
+
+    @property
+    def signatures(self) -> WorkerSignatures:
+        """Return the signatures of executors."""
+        return self._late.signatures()

@@ -36,7 +36,7 @@ def check_certificate(
     trusted = _certificates(ca_pem, "tls.ca", authorities)
     leaf = own[0]
     _check_dates(leaf, "tls.certificate", now_ms)
-    _check_names(leaf, party_id, name)
+    check_names(leaf, party_id, name)
     _check_key(leaf, key_pem, key)
     _check_issuer(own, trusted)
     return int(leaf.not_valid_after_utc.timestamp() * 1000)
@@ -60,7 +60,7 @@ def _check_dates(leaf: x509.Certificate, setting: str, now_ms: int) -> None:
         raise BadCertificate(path=setting, reason=f"it expired on {end:%Y-%m-%d %H:%M} UTC")
 
 
-def _check_names(leaf: x509.Certificate, party_id: str, name: str) -> None:
+def check_names(leaf: x509.Certificate, party_id: str, name: str) -> None:
     common = [str(a.value) for a in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if common != [party_id]:
         raise BadCertificate(

@@ -187,6 +187,23 @@ class ModelStore(Protocol):
         """Bring the model back from the external store. Returns the same."""
 
 
+class Identity(Protocol):
+    """Signatures with the certificates by which the parties know each other: `ctx.identity`.
+
+    A signature holds for this attempt of the task alone, and for the site that made it. The key
+    stays at the party's server.
+    """
+
+    def sign(self, content: bytes) -> bytes:
+        """Return this site's signature of up to 64 KiB. It carries the certificate along."""
+
+    def verify(self, signed: Sequence[tuple[Site, bytes, bytes]]) -> list[bool]:
+        """Tell of each (site, content, signature) whether this site signed it in this attempt.
+
+        The site's certificate must be valid now, and signed by an authority that this party trusts.
+        """
+
+
 class RunWarnings:
     """What a run warns of; it is reported with the run's end, and shown with the job."""
 
@@ -250,6 +267,7 @@ class Context:
     launch: int = 0
     elastic: Elastic | None = None  #: how the job lives with absent hosts; None: not at all
     warnings: RunWarnings = field(default_factory=RunWarnings)  #: `warn` adds to it
+    identity: Identity | None = None  #: signs; None: this party has no certificate (no TLS)
 
     def warn(self, code: str, message: str, *, hint: str = "", path: str = "") -> None:
         """Warn people of something doubtful that is accepted, as FATE accepts it.

@@ -234,6 +234,7 @@ def worker_settings(settings: Settings, folders: Folders, sockets: Path) -> Work
         receive_timeout_s=settings.federation.receive_timeout_s,
         log_level=settings.log.level,
         spark=spark_of(settings, folders),
+        has_certificate=settings.tls.on,
     )
 
 

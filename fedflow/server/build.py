@@ -97,6 +97,7 @@ from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 if TYPE_CHECKING:
     from fedflow.app.administration_services import Administration
+    from fedflow.app.participant.worker_signatures import Signer, WorkerSignatures
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""
@@ -381,6 +382,7 @@ class FedflowServer:
             administration=Lazy(lambda: self._administration(neighbours)),
             data=Lazy(self._data),
             models=Lazy(self._models),
+            signatures=Lazy(self._signatures),
         )
         return Services(
             core,
@@ -410,6 +412,20 @@ class FedflowServer:
             neighbours=neighbours,
         )
         return build_administration(self.settings, given, reread=self._reread)
+
+    def _signatures(self) -> WorkerSignatures:
+        from fedflow.app.participant.worker_signatures import WorkerSignatures
+
+        return WorkerSignatures(
+            store=self._store, workers=self._core.workers, signer=Lazy(self._signer)
+        )
+
+    def _signer(self) -> Signer | None:
+        if self._credentials is None:
+            return None
+        from fedflow.rpc.certificate_signatures import CertificateSigner  # with `cryptography`
+
+        return CertificateSigner(self._credentials, clock=self._wall)
 
     def _data(self) -> DataServices:
         from fedflow.server.data import build_data

@@ -171,3 +171,18 @@ def checkpoint_list(key: TaskKey, token: str, _body: wire.ListCheckpoints) -> li
 def checkpoint_get(key: TaskKey, token: str, body: wire.GetCheckpoint) -> wire.SavedStep:
     """Return a step of the task's component with its model."""
     return services().models.workers.checkpoint(key, token, body.step_index)
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+
+@command(wire.SignContent)
+def content_sign(key: TaskKey, token: str, body: wire.SignContent) -> str:
+    """Sign for the task by the key of this party's certificate."""
+    return services().signatures.sign(key, token, body.content)
+
+
+@command(wire.VerifySignatures)
+def signature_verify(key: TaskKey, token: str, body: wire.VerifySignatures) -> list[bool]:
+    """Tell of each signature whether its site made it in this task."""
+    return services().signatures.verify(key, token, body.signed)

@@ -88,6 +88,8 @@ _WORKER: Final[dict[str, tuple[str, type[Struct]]]] = {
     "checkpoint_save": (f"/tracker/{_TASK}/checkpoint/save", worker.SaveCheckpoint),
     "checkpoint_list": (f"/tracker/{_TASK}/checkpoint/list", worker.ListCheckpoints),
     "checkpoint_get": (f"/tracker/{_TASK}/checkpoint/get", worker.GetCheckpoint),
+    "content_sign": (f"/tracker/{_TASK}/sign", worker.SignContent),
+    "signature_verify": (f"/tracker/{_TASK}/verify", worker.VerifySignatures),
 }
 """Name -> path and body. For executors of this server only, with their task token; never through
 the relay.

@@ -92,6 +92,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     launch: Annotated[int, msgspec.Meta(ge=0)] = 0  #: of this attempt at this site, from 0
     elastic: dict[str, Any] | None = None  #: settings of an elastic job
     strict: bool = False  #: a warning fails the task
+    has_certificate: bool = False  #: the server can sign for the task
     provider: ProviderSpec | None = None
     spark: SparkSpec | None = None  #: None: the task computes on this machine
 

@@ -78,6 +78,17 @@ class ExternalArchive(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+# --- parts of commands ----------------------------------------------------------------------------
+
+
+class SignedContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site is said to have signed."""
+
+    site: str  #: `role-party_id`
+    content: str  #: base64
+    signature: str  #: as it was answered there
+
+
 # --- commands -------------------------------------------------------------------------------------
 
 
@@ -162,3 +173,15 @@ class GetCheckpoint(WorkerCommand[SavedStep], frozen=True, kw_only=True):
     """A step of the task's component, with its model."""
 
     step_index: int
+
+
+class SignContent(WorkerCommand[str], frozen=True, kw_only=True):
+    """Sign for this task by the key of the party's certificate."""
+
+    content: str  #: base64
+
+
+class VerifySignatures(WorkerCommand[list[bool]], frozen=True, kw_only=True):
+    """Tell of each signature whether its site made it in this task."""
+
+    signed: list[SignedContent]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from fedflow.app.participant.worker_signatures import Signer, WorkerSignatures
 from fedflow.app.services import Services
 from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.web.app import create_app
@@ -17,12 +18,16 @@ from tests.unit.app.fakes import participant
 
 
 @contextmanager
-def linked(home: Path, *, token: str | None = None) -> Iterator[ServerLink]:
-    """Give the link of a task that runs; `token` None: its own."""
+def linked(
+    home: Path, *, token: str | None = None, signer: Signer | None = None
+) -> Iterator[ServerLink]:
+    """Give the link of a task that runs; `token` None: its own. `signer` has the certificate."""
     server = participant(home)
     server.ask("job_apply", server.create())
     key = server.run_task(pid=7)
-    services: Any = SimpleNamespace(workers=server.core.workers)
+    workers = server.core.workers
+    signatures = WorkerSignatures(store=server.store, workers=workers, signer=lambda: signer)
+    services: Any = SimpleNamespace(workers=workers, signatures=signatures)
     http = HttpServer(
         create_app(cast(Services, services), WebSettings()), HttpSettings(), name="fedflow-test"
     )

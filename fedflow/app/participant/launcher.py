@@ -79,6 +79,7 @@ class WorkerSettings:
     receive_timeout_s: float
     log_level: str
     spark: SparkSite | None = None  #: None: this party has no cluster
+    has_certificate: bool = False  #: of TLS, with which tasks sign
 
 
 class Launcher(UseCase):
@@ -180,6 +181,7 @@ class Launcher(UseCase):
             log_level=self._settings.log_level,
             launch=task.launch,
             elastic=spec.elastic_settings,
+            has_certificate=self._settings.has_certificate,
             strict=spec.job_parameters_at(key.site).strict,
             provider=None if provider is None else _provider_spec(provider),
             spark=self._spark(task, job, spec) if provider is None else None,

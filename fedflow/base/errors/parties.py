@@ -98,3 +98,10 @@ class NotPartner(FedflowError):
 
     code, retcode, http = 1311, 108, 403
     hint = "Its administrator adds a route to the party, or names it in `partners` of the conf."
+
+
+class NoCertificate(FedflowError):
+    """This server has no certificate, so its tasks can sign nothing."""
+
+    code, retcode, http = 1312, 103, 409
+    hint = "The conf names it under `tls`; `fedflow tls create` makes certificates for trials."

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fedflow.components.secure_aggregation.keys import bound
 from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.sdk import Identity, Site
 
 
 class Signatures(Protocol):
@@ -17,6 +18,21 @@ class Signatures(Protocol):
 
     def wrong(self, signed: Mapping[str, tuple[bytes, bytes]]) -> tuple[str, ...]:
         """Return the members whose signature is not theirs; `signed` is content and signature."""
+
+
+class SiteSignatures:
+    """Signatures of a task, for members that are named by the keys of their sites."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def sign(self, content: bytes) -> bytes:
+        return self._identity.sign(content)
+
+    def wrong(self, signed: Mapping[str, tuple[bytes, bytes]]) -> tuple[str, ...]:
+        claims = [(Site.from_key(name), *pair) for name, pair in signed.items()]
+        verified = self._identity.verify(claims)
+        return tuple(name for name, good in zip(signed, verified, strict=True) if not good)
 
 
 def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:

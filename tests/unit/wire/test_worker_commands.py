@@ -40,6 +40,13 @@ SPOKEN: list[tuple[wire.WorkerCommand[Any], Any]] = [
     (wire.SaveCheckpoint(step_index=1, step_name="s", model=MODEL), None),
     (wire.ListCheckpoints(), [(0, "a"), (1, "b")]),
     (wire.GetCheckpoint(step_index=1), wire.SavedStep(step_index=1, step_name="s", model=SAVED)),
+    (wire.SignContent(content="YQ=="), "signature"),
+    (
+        wire.VerifySignatures(
+            signed=[wire.SignedContent(site="host-1", content="YQ==", signature="s")]
+        ),
+        [True],
+    ),
 ]
 
 
