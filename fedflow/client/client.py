@@ -37,6 +37,7 @@ from fedflow.client.job_tags import JobTagCalls
 from fedflow.client.jobs import JobCalls
 from fedflow.client.model_history import CommitCalls
 from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
+from fedflow.client.rendezvous import RendezvousCalls
 from fedflow.client.tables import TableCalls
 from fedflow.client.tracking import TrackingCalls
 from fedflow.wire.api.administration import DescribedModule
@@ -78,6 +79,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.servers = ServerCalls(connection)
         self.parties = PartyCalls(connection)
         self.accounts = AccountCalls(connection)
+        self.rendezvous = RendezvousCalls(connection)
 
     @property
     def address(self) -> str:

@@ -17,10 +17,11 @@ import msgspec
 
 from fedflow.base.errors.rendezvous import RendezvousStateCorrupt
 from fedflow.base.values import dataclass
+from fedflow.domain.administration.rendezvous import MAX_STATE_BYTES
 from fedflow.elastic.member import ADDRESS, NAME
 
 MAX_MEMBERS: Final = 1_000
-MAX_BYTES: Final = 160_000  #: of a state
+MAX_BYTES: Final = MAX_STATE_BYTES
 NO_RANK: Final = -1
 _VERSION: Final = 1
 _MAX_MS: Final = 2**50  #: the year 37,000

@@ -47,6 +47,7 @@ from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
 from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.packets import ProtobufPackets
+from fedflow.rpc.server.deferred import RENDEZVOUS, CalledLate, DeferredService
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.signed import SignatureCheck
 from fedflow.rpc.server.unary import UnaryService
@@ -326,7 +327,9 @@ class FedflowServer:
             forwarding.serve, secret=lambda: self._servers.secret, pace=self._rpc.pace
         )
         self._parts.callback(own_door.close)
-        self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
+        rendezvous = DeferredService(RENDEZVOUS, lambda: self._rendezvous(services))
+        self._parts.callback(rendezvous.close)
+        self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to, rendezvous.add_to])
         built = built_of(app)
         web = HttpSettings(
             connections=connections_of_clients(),
@@ -344,6 +347,18 @@ class FedflowServer:
         self._parts.callback(self._http.stop)
         self.place = services.info.place = replace(
             place, http_port=self._http.port, grpc_port=self._rpc.port
+        )
+
+    def _rendezvous(self, services: Services) -> CalledLate:
+        from fedflow.app.administration.rendezvous import RendezvousRuns
+        from fedflow.rpc.server.rendezvous import RendezvousService
+
+        routes = self._routes
+        return RendezvousService(
+            services.of(RendezvousRuns),
+            authenticate=certificate_party,
+            allows=lambda party_id: routes.is_local(party_id) or routes.is_partner(party_id),
+            pace=self._rpc.pace,
         )
 
     def _services(self, place: ServerIdentity) -> Services:

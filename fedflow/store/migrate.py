@@ -10,7 +10,7 @@ from typing import Final
 from fedflow.base.clock import Clock
 from fedflow.base.errors.store import SchemaTooNew
 from fedflow.store.schema import Schema
-from fedflow.store.tables import SCHEMA_VERSION, TABLES
+from fedflow.store.tables import RENDEZVOUS, SCHEMA_VERSION, TABLES
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,15 @@ def _all_tables(schema: Schema) -> None:
         schema.table(table)
 
 
+def _rendezvous(schema: Schema) -> None:
+    schema.table(RENDEZVOUS)
+
+
 #: a released schema changes by a further step only, beside the change of the declaration
-STEPS: Final[tuple[Step, ...]] = (Step(number=1, name="tables", up=_all_tables),)
+STEPS: Final[tuple[Step, ...]] = (
+    Step(number=1, name="tables", up=_all_tables),
+    Step(number=2, name="rendezvous", up=_rendezvous),
+)
 
 
 def migrate(schema: Schema, clock: Clock, *, steps: Sequence[Step] = STEPS) -> int:

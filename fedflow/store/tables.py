@@ -419,6 +419,22 @@ ACCOUNT_SESSION: Final = Table(
 )
 """A browser that somebody signed in with."""
 
+RENDEZVOUS: Final = Table(
+    "t_rendezvous",
+    {
+        "f_scope": text(80),
+        "f_run_id": text(128),
+        "f_caller": text(80),
+        "f_token": text(32),
+        "f_state": LONG,
+        "f_create_time": TIME,
+        "f_update_time": TIME,
+    },
+    key=("f_scope", "f_run_id"),
+    indexes=("f_caller", "f_update_time"),
+)
+"""The state of a rendezvous, as its members wrote it; see `domain/administration/rendezvous.py`."""
+
 SCHEMA_VERSION: Final = Table(
     "t_schema_version",
     {
@@ -466,5 +482,6 @@ TABLES: Final[tuple[Table, ...]] = (
     JOB_TAG,
     ACCOUNT,
     ACCOUNT_SESSION,
+    RENDEZVOUS,
 )
 """What a new database has, beside the version of its schema."""

@@ -139,13 +139,24 @@ def _administration(built: Built) -> Flask:
     from fedflow.web.key import key
     from fedflow.web.log import log
     from fedflow.web.permission import permission
+    from fedflow.web.rendezvous import rendezvous
     from fedflow.web.resource import resource
     from fedflow.web.server import server
     from fedflow.web.template import template
     from fedflow.web.version import version
 
     return application(
-        built, account, forward, key, log, permission, resource, server, template, version
+        built,
+        account,
+        forward,
+        key,
+        log,
+        permission,
+        rendezvous,
+        resource,
+        server,
+        template,
+        version,
     )
 
 
@@ -177,6 +188,7 @@ _API: Final[Mounted] = {
         "key",
         "log",
         "permission",
+        "rendezvous",
         "resource",
         "server",
         "service",

@@ -23,6 +23,7 @@ TAGS: Final = {
     "permission": "What other parties may use at this server.",
     "pipeline": "How the components of a job depend on each other.",
     "provider": "Where component modules come from.",
+    "rendezvous": "Runs of rendezvous, where members agree on who takes part.",
     "resource": "Cores and memory, and which jobs hold them.",
     "server": "This server and others that it knows.",
     "service": "HTTP services that were registered at this server.",

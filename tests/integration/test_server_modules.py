@@ -51,6 +51,9 @@ ABSENT = (
     "fedflow.app.data.connectors", "fedflow.app.logs.search",
     "fedflow.app.models.model_exchange", "fedflow.app.local_jobs.model_store",
     "fedflow.blobs.external", "fedflow.tables.storages", "fedflow.tables.storage_probe",
+    "fedflow.app.administration.rendezvous", "fedflow.domain.administration.rendezvous",
+    "fedflow.elastic", "fedflow.rpc.server.rendezvous", "fedflow.store.sql.rendezvous",
+    "fedflow.wire.rendezvous",
     # what other processes do
     "fedflow.sdk", "fedflow.components", "fedflow.cores", "fedflow.worker", "fedflow.client",
     "fedflow.testing", "numpy", "pyarrow", "pyspark", "requests", "rich",

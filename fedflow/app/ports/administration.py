@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fedflow.domain.administration.accounts import Account, AccountRole, AccountSession
 from fedflow.domain.administration.records import (
@@ -12,6 +12,9 @@ from fedflow.domain.administration.records import (
     RegisteredService,
     SiteKey,
 )
+
+if TYPE_CHECKING:
+    from fedflow.domain.administration.rendezvous import Run, RunKey
 
 
 class PermissionStore(Protocol):
@@ -28,6 +31,30 @@ class PermissionStore(Protocol):
 
     def parties(self) -> list[str]:
         """Return the parties that may use anything, sorted."""
+
+
+class RendezvousStore(Protocol):
+    """Runs of rendezvous (`t_rendezvous`)."""
+
+    def get(self, key: RunKey) -> Run | None: ...
+
+    def add(self, run: Run) -> bool:
+        """Store a new run; False if its key exists."""
+
+    def replace(self, key: RunKey, text: str, *, seen: str, token: str, now_ms: int) -> bool:
+        """Write the text if the run's token is `seen`; tell whether it was."""
+
+    def count(self, caller: str | None = None) -> int:
+        """Return how many runs a caller began, None: how many there are."""
+
+    def all(self, *, limit: int) -> list[Run]:
+        """Return the runs that were written to last, without their texts."""
+
+    def drop(self, key: RunKey) -> bool:
+        """Delete a run; False if there is none."""
+
+    def drop_older(self, before_ms: int) -> int:
+        """Delete the runs that nobody wrote to since; return how many."""
 
 
 class SiteKeyStore(Protocol):

@@ -9,6 +9,7 @@ from fedflow.app.ports.administration import (
     AccountStore,
     PermissionStore,
     RegistryStore,
+    RendezvousStore,
     SiteKeyStore,
 )
 from fedflow.app.ports.data import CacheStore, ConnectorStore, DataTableStore
@@ -67,6 +68,7 @@ class Tx(Protocol):
     registry: RegistryStore
     submits: SubmitKeyStore
     accounts: AccountStore
+    rendezvous: RendezvousStore
 
 
 class Store(Protocol):

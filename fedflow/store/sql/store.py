@@ -11,6 +11,7 @@ from fedflow.app.ports.administration import (
     AccountStore,
     PermissionStore,
     RegistryStore,
+    RendezvousStore,
     SiteKeyStore,
 )
 from fedflow.app.ports.data import CacheStore, ConnectorStore, DataTableStore
@@ -86,6 +87,12 @@ def _model_history(session: Session) -> ModelHistoryStore:
     return SqlModelHistory(session)
 
 
+def _rendezvous(session: Session) -> RendezvousStore:
+    from fedflow.store.sql.rendezvous import SqlRendezvous  # no job needs it
+
+    return SqlRendezvous(session)
+
+
 _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "jobs": SqlJobs,
     "job_lists": SqlJobLists,
@@ -112,6 +119,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "submits": SqlSubmits,
     "events": SqlEvents,
     "accounts": SqlAccounts,
+    "rendezvous": _rendezvous,
 }
 
 
@@ -145,6 +153,7 @@ class SqlTx:
     submits: SubmitKeyStore
     events: EventStore
     accounts: AccountStore
+    rendezvous: RendezvousStore
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -129,7 +129,7 @@ def test_an_older_schema_becomes_the_declared_one_step_by_step(database, make):
         schema.add_index("t_schedule_task", "f_component_name, f_status")
 
     first = Step(number=1, name="tables", up=of_before)
-    later = Step(number=2, name="cache keys", up=_with_cache_keys)
+    later = Step(number=len(STEPS) + 1, name="cache keys", up=_with_cache_keys)
     with database.schema() as schema:
         assert migrate(schema, Clock(), steps=(first,)) == 1
         assert "f_cache_key" not in schema.columns("t_schedule_task")
@@ -139,13 +139,13 @@ def test_an_older_schema_becomes_the_declared_one_step_by_step(database, make):
             "VALUES ('j0', 'a', 0, 0, 'success', 0, 0, 0, '')",
             (),
         )
-        assert migrate(schema, Clock(), steps=(*STEPS, later)) == 2
+        assert migrate(schema, Clock(), steps=(*STEPS, later)) == later.number
         assert schema.run("SELECT f_cache_key FROM t_schedule_task", ())[0][0] == "j0"
         shapes = [_shape(schema, table) for table in TABLES]
         schema.run("DELETE FROM t_schema_version", ())
         for table in TABLES:
             schema.run(f"DROP TABLE {table.name}", ())
-        assert migrate(schema, Clock(), steps=(*STEPS, later)) == 2
+        assert migrate(schema, Clock(), steps=(*STEPS, later)) == later.number
         assert [_shape(schema, table) for table in TABLES] == shapes
     with database.session(write=True) as session:
         tx = SqlTx(session)
