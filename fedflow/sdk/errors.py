@@ -7,7 +7,10 @@ from fedflow.base.errors.components import (
     Diverged,
     NoCommonIds,
     NotEncodable,
+    RefusedByAggregator,
+    RoundsFailed,
     TooFewMembers,
+    TooFewParties,
     UnknownComponent,
 )
 from fedflow.base.errors.data import BadData, TableNotFound
@@ -39,8 +42,11 @@ __all__ = [
     "NotSupportedYet",
     "NothingSent",
     "PeerFailed",
+    "RefusedByAggregator",
+    "RoundsFailed",
     "TableNotFound",
     "TooFewMembers",
+    "TooFewParties",
     "UnknownComponent",
     "ValueTooLate",
 ]

@@ -23,6 +23,8 @@ from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
 from fedflow.federation.departures import Departures
+from fedflow.federation import codec
+from fedflow.sdk.context import Arrival, Departure
 
 if TYPE_CHECKING:
     from fedflow.sdk.context import Value
@@ -275,8 +277,20 @@ def _carried(value: Any) -> tuple[Callable[[], Any], int]:
         return lambda: value, value.nbytes
     if isinstance(value, bytes):
         return lambda: value, len(value)
+    if isinstance(value, dict | list) and _has_leaves(value):
+        data = b"".join(codec.encode(value).parts)
+        return lambda: codec.decode(data), len(data)
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise NotSendable(reason=f"a {type(value).__name__} is not sent ({exc})") from exc
     return lambda: json.loads(text), len(text)
+
+
+def _has_leaves(value: Any) -> bool:
+    """Tell whether there are arrays, tables or bytes in lists and dicts."""
+    if isinstance(value, dict):
+        return any(_has_leaves(one) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(_has_leaves(one) for one in value)
+    return isinstance(value, np.ndarray | pa.Table | pa.RecordBatch | bytes)

@@ -110,3 +110,30 @@ class DishonestParty(FedflowError):
     code, retcode, http = 1712, 100, 409
     public = ("party", "round")
     hint = "Nothing of the round can be opened. Ask that party which version of fedflow it runs."
+
+
+class TooFewParties(FedflowError):
+    """Round {round} has {have} of {least} parties that it needs; missing: {missing}."""
+
+    code, retcode, http = 1713, 104, 409
+    public = ("round", "have", "least")
+    hint = (
+        "See at the missing parties why their tasks ended; `elastic.min_parties` says how many the"
+        " training needs."
+    )
+
+
+class RoundsFailed(FedflowError):
+    """Round {round} was begun {tries} times and never completed; last: {reason}."""
+
+    code, retcode, http = 1714, 104, 409
+    public = ("round", "tries")
+    hint = "See the log of this task for what happened each time, and the parties that it names."
+
+
+class RefusedByAggregator(FedflowError):
+    """{site} does not let this party take part: {reason}."""
+
+    code, retcode, http = 1715, 103, 409
+    public = ("site",)
+    hint = "Compare this party's data and parameters with what the reason names."

@@ -1,0 +1,283 @@
+"""A member's end of the rounds, as a state machine: events in, actions out; no clock, no I/O.
+
+It says `ready`, and does what a start and the questions of its serial ask. Whatever is of an older
+serial is ignored; a larger one ends what it was doing. After a recall, or if nothing is heard for
+long, it says `ready` again, so that a message that was lost keeps nobody out for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from fedflow.components.horizontal.messages import (
+    Answer,
+    Question,
+    Ready,
+    Recall,
+    Refused,
+    Start,
+    StateReply,
+    ToAggregator,
+    ToMember,
+    layout_at,
+    state_body,
+    state_of,
+)
+from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, State
+from fedflow.components.horizontal.sums import SecureMember, encoded, plan_of
+from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.sdk import DishonestParty, PeerFailed, RefusedByAggregator, Site, TooFewMembers
+
+SILENCE_S: Final = 30.0  #: after which a member says `ready` again, at least; seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Send:
+    """Send the aggregator a message."""
+
+    message: ToAggregator
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """Do the work of a round, and give the machine the contribution (`worked`)."""
+
+    serial: int
+    state: State
+    members: tuple[Site, ...]  #: that began the round
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Took:
+    """A state has come that was not known before."""
+
+    state: State
+
+
+Action = Send | Work | Took
+
+
+class Member:
+    """See the module. All methods take the time in seconds, of a clock that never goes back."""
+
+    def __init__(
+        self,
+        newcomer: Newcomer,
+        *,
+        me: Site,
+        aggregator: Site,
+        session: str,
+        secure: bool,
+        launch: int = 0,
+        silence_s: float | None = None,
+        state: State | None = None,
+    ) -> None:
+        """Begin without a state, or with that of an earlier attempt.
+
+        Args:
+            secure: this party's own setting; it does not take part in a round of the other kind.
+            silence_s: of the aggregator, after which to say `ready` again; None: never.
+        """
+        self.state = state
+        self.is_over = False
+        self._newcomer = newcomer
+        self._me = me
+        self._aggregator = aggregator
+        self._session = session
+        self._secure = secure
+        self._launch = launch
+        self._silence_s = None if silence_s is None else max(SILENCE_S, silence_s)
+        self._serial = -1
+        self._plan: Plan | None = None
+        self._start: Start | None = None
+        self._masking: SecureMember | None = None
+        self._asked: Any = None  #: the question that the contribution answers
+        self._works = False
+        self._members: tuple[Site, ...] = ()
+        self._gone: tuple[float, str] | None = None  #: the aggregator, since when and why
+        self._quiet_at_s: float | None = None
+        self._actions: list[Action] = []
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Return when `passed` must be called, if nothing else happens before."""
+        return None if self.is_over else self._quiet_at_s
+
+    def begin(self, now_s: float) -> list[Action]:
+        """Say that this member is there."""
+        self._say_ready()
+        return self._taken(now_s)
+
+    def received(self, message: ToMember, now_s: float) -> list[Action]:
+        """Take a message. Raises: DishonestParty, RefusedByAggregator: this run ends."""
+        self._gone = None
+        if message.serial < self._serial or self.is_over:
+            return self._taken(now_s)
+        if isinstance(message, Start):
+            self._take_start(message)
+        elif isinstance(message, Question):
+            if message.serial == self._serial:
+                self._take_question(message)
+        elif isinstance(message, Recall):
+            self._take_recall(message)
+        elif isinstance(message, Refused):
+            raise RefusedByAggregator(site=self._aggregator, reason=message.reason)
+        elif self.state is not None and self.state.ended:
+            self.is_over = True
+        return self._taken(now_s)
+
+    def worked(self, serial: int, arrays: Mapping[str, NDArray[Any]], now_s: float) -> list[Action]:
+        """Take the contribution to the round of `serial`.
+
+        Raises: NotEncodable: a number is too large. ValueError: other arrays than the layout's, or
+            a number that is not finite.
+        """
+        plan, start = self._plan, self._start
+        if serial != self._serial or not self._works or plan is None or start is None:
+            return self._taken(now_s)
+        self._works = False
+        layout = layout_at(start.layout)
+        vector = encoded(arrays, layout, rows=self._newcomer.rows, plan=plan)
+        if self._masking is None:
+            self._answer({"vector": vector})
+        else:
+            masking = self._masking
+            self._tried(lambda: masking.masked(self._asked, vector))
+        return self._taken(now_s)
+
+    def departed(self, reason: str, now_s: float, *, elastic: bool) -> list[Action]:
+        """Take that the aggregator's run has ended or is gone; it may return if `elastic`.
+
+        Raises: PeerFailed.
+        """
+        if self.state is not None and self.state.ended:
+            self.is_over = True  # its `finish` is lost, and would say nothing new
+        elif not elastic:
+            raise PeerFailed(site=self._aggregator, reason=reason)
+        else:
+            self._gone = (now_s, reason)
+        return self._taken(now_s)
+
+    def passed(self, now_s: float) -> list[Action]:
+        """Take that time has passed. Raises: PeerFailed: the aggregator did not return."""
+        if self._gone is not None and now_s - self._gone[0] > FIRST_JOIN_S:
+            raise PeerFailed(site=self._aggregator, reason=self._gone[1])
+        if self._quiet_at_s is not None and now_s >= self._quiet_at_s and not self.is_over:
+            self._say_ready()
+            return self._taken(now_s)
+        return []
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def _take_start(self, start: Start) -> None:
+        if start.serial == self._serial and self._start is not None and not start.state.ended:
+            return
+        try:
+            state = state_of(start.state)
+            layout = layout_at(start.layout)
+        except ValueError as exc:
+            raise self._dishonest(str(exc)) from exc
+        self._serial = start.serial
+        self._drop_round()
+        self._start = start
+        if self.state is None or self.state.digest != state.digest:
+            self._actions.append(Took(state=state))
+        self.state = state
+        if state.ended:
+            self._say_ready()
+            return
+        if self._me.key not in start.members:
+            raise self._dishonest("it begins a round without this member, and tells it")
+        if start.secure != self._secure:
+            kind = "with" if start.secure else "without"
+            raise self._dishonest(f"its sums are {kind} masks, this party's parameters differ")
+        try:
+            self._plan = plan_of(
+                start.members,
+                layout,
+                session=self._session,
+                serial=start.serial,
+                least=start.least,
+                fraction_bits=start.fraction_bits,
+            )
+            self._members = tuple(Site.from_key(key) for key in start.members)
+        except ValueError as exc:
+            raise self._dishonest(str(exc)) from exc
+        if start.secure:
+            self._masking = SecureMember(self._plan, self._me.key)
+            self._tried(self._masking.keys)
+        else:
+            self._begin_work(state)
+
+    def _take_question(self, question: Question) -> None:
+        masking, state = self._masking, self.state
+        if masking is None or state is None or self._works:
+            return
+        stage = question.body.get("stage") if isinstance(question.body, dict) else None
+        if stage == "inputs":
+            self._asked = question.body
+            self._begin_work(state)
+        elif stage == "shares":
+            self._tried(lambda: masking.shares(question.body))
+        else:
+            self._tried(lambda: masking.unmask(question.body))
+
+    def _take_recall(self, recall: Recall) -> None:
+        self._serial = recall.serial
+        self._drop_round()
+        if recall.with_state and self.state is not None:
+            body = state_body(self.state)
+            self._actions.append(Send(message=StateReply(serial=recall.serial, state=body)))
+            return
+        self._say_ready()
+
+    def _begin_work(self, state: State) -> None:
+        self._works = True
+        self._actions.append(Work(serial=self._serial, state=state, members=self._members))
+
+    def _tried(self, step: Any) -> None:
+        """Answer with the next step of the sum; a round in which it is refused is dropped."""
+        try:
+            self._answer(step())
+        except TooFewMembers:
+            self._drop_round()
+            self._say_ready()
+        except DishonestParty:
+            self._drop_round()
+            raise
+
+    def _drop_round(self) -> None:
+        self._start = self._plan = self._masking = self._asked = None
+        self._works = False
+
+    def _answer(self, body: Any) -> None:
+        self._actions.append(Send(message=Answer(serial=self._serial, body=body)))
+
+    def _say_ready(self) -> None:
+        state = self.state
+        self._actions.append(
+            Send(
+                message=Ready(
+                    launch=self._launch,
+                    rows=self._newcomer.rows,
+                    about=dict(self._newcomer.about),
+                    round=-1 if state is None else state.round,
+                    digest="" if state is None else state.digest,
+                    ended=state is not None and state.ended,
+                )
+            )
+        )
+
+    def _dishonest(self, reason: str) -> DishonestParty:
+        number = self.state.round if self.state else 0
+        return DishonestParty(party=str(self._aggregator), round=number, reason=reason)
+
+    def _taken(self, now_s: float) -> list[Action]:
+        if self._silence_s is not None:
+            self._quiet_at_s = now_s + self._silence_s
+        actions, self._actions = self._actions, []
+        return actions
