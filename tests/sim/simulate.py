@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import SystemRandom
 
+from tests.sim import elastic_rounds
 from tests.sim.schedules import Outcome, report, run_seed, shrink
 
 _BATCH = 25  #: seeds that a process is given at once
@@ -63,6 +64,8 @@ class Summary:
 
 def main(arguments: list[str]) -> int:
     """Run what the command line asks for; return 1 if anything was violated, else 0."""
+    if arguments[:1] == ["rounds"]:
+        return elastic_rounds.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="bin/simulate",
         description="Runs whole servers in one process under random faults, and checks that no"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.messages import (
+    SERIALS_PER_LAUNCH,
     Answer,
     Question,
     Ready,
@@ -98,7 +99,8 @@ class Member:
         self._asked: Any = None  #: the question that the contribution answers
         self._works = False
         self._members: tuple[Site, ...] = ()
-        self._gone: tuple[float, str] | None = None  #: the aggregator, since when and why
+        self._gone: str | None = None  #: why the aggregator is gone; a later launch may come
+        self._heard_s = 0.0  #: when the last message came
         self._quiet_at_s: float | None = None
         self._actions: list[Action] = []
 
@@ -109,16 +111,20 @@ class Member:
 
     def begin(self, now_s: float) -> list[Action]:
         """Say that this member is there."""
+        self._heard_s = now_s
         self._say_ready()
         return self._taken(now_s)
 
     def received(self, message: ToMember, now_s: float) -> list[Action]:
         """Take a message. Raises: DishonestParty, RefusedByAggregator: this run ends."""
-        self._gone = None
+        self._heard_s = now_s
+        if message.serial // SERIALS_PER_LAUNCH > max(0, self._serial) // SERIALS_PER_LAUNCH:
+            self._gone = None  # it was launched again
         if message.serial < self._serial or self.is_over:
             return self._taken(now_s)
         if isinstance(message, Start):
             self._take_start(message)
+            self.is_over = self._gone is not None and message.state.ended
         elif isinstance(message, Question):
             if message.serial == self._serial:
                 self._take_question(message)
@@ -159,17 +165,22 @@ class Member:
         elif not elastic:
             raise PeerFailed(site=self._aggregator, reason=reason)
         else:
-            self._gone = (now_s, reason)
+            self._gone = reason
         return self._taken(now_s)
 
     def passed(self, now_s: float) -> list[Action]:
-        """Take that time has passed. Raises: PeerFailed: the aggregator did not return."""
-        if self._gone is not None and now_s - self._gone[0] > FIRST_JOIN_S:
-            raise PeerFailed(site=self._aggregator, reason=self._gone[1])
-        if self._quiet_at_s is not None and now_s >= self._quiet_at_s and not self.is_over:
-            self._say_ready()
-            return self._taken(now_s)
-        return []
+        """Take that time has passed. Raises: PeerFailed: nothing is heard for too long."""
+        if self._silence_s is None or self._quiet_at_s is None or now_s < self._quiet_at_s:
+            return []
+        if self.state is not None and self.state.ended:
+            self.is_over = True
+            return []
+        limit_s = 2 * FIRST_JOIN_S + 10 * self._silence_s
+        if now_s - self._heard_s > limit_s:
+            reason = self._gone or f"nothing was heard of it for {limit_s:.0f} s"
+            raise PeerFailed(site=self._aggregator, reason=reason)
+        self._say_ready()
+        return self._taken(now_s)
 
     # --- messages ---------------------------------------------------------------------------------
 
