@@ -5,7 +5,7 @@ parties' rows are added, and the sum is the rank in all rows. A search asks for 
 of points and goes on between two of them. Points are float64, searched in their order: at most 14
 rounds lead from all numbers to the very value of a rank.
 
-Shapes: columns x targets x grid. Source: docs/reference/components.md#homofeaturebinning.
+Shapes: columns x targets x grid. Source: docs/reference/components.md#binning.
 """
 
 from __future__ import annotations

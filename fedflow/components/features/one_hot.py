@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,23 +72,16 @@ class OneHotEncoder:
         model = own_model(ctx, _PARAM)
         if model is None:
             need_rows(table)
-            names = columns_here(
-                ctx,
-                table.schema,
-                params.transform_col_indexes,
-                params.transform_col_names,
-                field="transform_col_indexes",
-                names_field="transform_col_names",
-            )
-            values = table.map_columns(_categories(where_of(table)), names)
+            names = chosen_here(ctx, table)
+            values = table.map_columns(categories_of(where_of(table)), names)
             encoding = Encoding(
                 header=table.schema.columns, values=dict(zip(names, values, strict=True))
             )
             model = encoding.to_model(need_run=params.need_run)
         else:
             encoding = Encoding.from_model(model)
-            _check_columns(ctx, table, encoding)
-        output = _encode(ctx, table, encoding)
+            check_columns(ctx, table, encoding)
+        output = encode(ctx, table, encoding)
         return Outputs(
             data=(output,),
             model=model,
@@ -97,6 +90,19 @@ class OneHotEncoder:
                 "transferred_dimension": len(output.schema.columns),
             },
         )
+
+
+def chosen_here(ctx: Context, table: Table) -> tuple[str, ...]:
+    """Return the columns that the parameters choose. Raises: BadParameter: a negative index."""
+    params: OneHotEncoderParams = ctx.params
+    return columns_here(
+        ctx,
+        table.schema,
+        params.transform_col_indexes,
+        params.transform_col_names,
+        field="transform_col_indexes",
+        names_field="transform_col_names",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,11 +118,13 @@ class Encoding:
             return [column]
         return [f"{column}_{value}" for value in self.values[column]]
 
-    def to_model(self, *, need_run: bool) -> Model:
+    def to_model(
+        self, *, need_run: bool, meta_name: str = _META, param_name: str = _PARAM
+    ) -> Model:
         """Return the model objects."""
         return Model(
-            meta_name=_META,
-            param_name=_PARAM,
+            meta_name=meta_name,
+            param_name=param_name,
             meta={
                 "transform_col_names": list(self.values),
                 "header": list(self.header),
@@ -147,7 +155,7 @@ class Encoding:
             raise BadData(where="the model input", reason=f"it is no {_PARAM} ({exc!r})") from exc
 
 
-def _check_columns(ctx: Context, table: Table, encoding: Encoding) -> None:
+def check_columns(ctx: Context, table: Table, encoding: Encoding) -> None:
     """Do nothing if `table` has the columns, with categories. Raises: BadData."""
     need_columns(ctx, table, encoding.values)
     where = where_of(table)
@@ -161,7 +169,7 @@ def _check_columns(ctx: Context, table: Table, encoding: Encoding) -> None:
         pass
 
 
-def _categories(where: str) -> Callable[[str, pa.ChunkedArray], tuple[str, ...]]:
+def categories_of(where: str) -> Callable[[str, pa.ChunkedArray], tuple[str, ...]]:
     """Return what gives a column's categories as text, in order; it raises BadData."""
 
     def categories(name: str, column: pa.ChunkedArray) -> tuple[str, ...]:
@@ -172,11 +180,17 @@ def _categories(where: str) -> Callable[[str, pa.ChunkedArray], tuple[str, ...]]
                 reason=f"column {name!r} has {len(found)} different values in {len(column)} rows; "
                 f"{MAX_VALUES} are possible",
             )
-        if _is_text(column.type):
-            return tuple(sorted(found))
-        return tuple(sorted(found, key=int))
+        return in_order(found, is_text=is_text(column.type))
 
     return categories
+
+
+def in_order(values: Iterable[str], *, is_text: bool) -> tuple[str, ...]:
+    """Return a column's categories in order: of the alphabet, or of the numbers.
+
+    Raises: ValueError: they are no numbers.
+    """
+    return tuple(sorted(values) if is_text else sorted(values, key=int))
 
 
 def _texts(column: Any, *, name: str, where: str) -> Any:
@@ -185,7 +199,7 @@ def _texts(column: Any, *, name: str, where: str) -> Any:
     Raises: BadData: numbers that are not whole, or another type.
     """
     kind = column.type
-    if _is_text(kind) or pa.types.is_integer(kind):
+    if is_text(kind) or pa.types.is_integer(kind):
         return column.cast(pa.string())
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8()).cast(pa.string())
@@ -205,11 +219,13 @@ def _texts(column: Any, *, name: str, where: str) -> Any:
     return numbers.cast(pa.int64()).cast(pa.string())
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column's values are texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _encode(ctx: Context, table: Table, encoding: Encoding) -> Table:
+def encode(ctx: Context, table: Table, encoding: Encoding) -> Table:
+    """Return the table with its categories encoded. Raises: BadData: a name is taken."""
     schema = _schema(ctx, table.schema, encoding)
     where, old, new = where_of(table), table.schema, list(schema.names)
     sets = {

@@ -9,9 +9,9 @@ The first round asks which bytes there are at all, so that later vectors are sho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,24 @@ class UnionSearch:
     values: list[bytes] = field(default_factory=list)  #: found so far
     asked: Beginnings | None = FIRST  #: None: the search has ended
     too_many: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it but `most`, as a state of the search has it."""
+        asked = self.asked and {
+            "symbols": list(self.asked.symbols),
+            "known": [beginning.hex() for beginning in self.asked.known],
+        }
+        return {"values": [value.hex() for value in self.values], "asked": asked}
+
+    @staticmethod
+    def of_json(value: Mapping[str, Any], *, most: int) -> UnionSearch:
+        """Return what `to_json` gave."""
+        asked = value["asked"] and Beginnings(
+            symbols=tuple(value["asked"]["symbols"]),
+            known=tuple(bytes.fromhex(beginning) for beginning in value["asked"]["known"]),
+        )
+        values = [bytes.fromhex(one) for one in value["values"]]
+        return UnionSearch(most=most, values=values, asked=asked)
 
     def take(self, sums: Ints) -> None:
         """Go on with the sums of all parties' marks of `asked`."""

@@ -113,6 +113,8 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "SampleWeight": "SampleWeightParam",
         "FederatedSample": "SampleParam",
         "HeteroDataSplit": "DataSplitParam",
+        "HomoFeatureBinning": "HomoFeatureBinningParam",
+        "HomoOneHotEncoder": "HomoOneHotParam",
         "HomoDataSplit": "DataSplitParam",
         "HeteroKmeans": "KmeansParam",
         "HeteroSecureBoost": "HeteroSecureBoostParam",

@@ -1,0 +1,61 @@
+"""What all members of horizontal rounds must have in common: columns, and parameters that count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from fedflow.components.horizontal.rounds import Newcomer
+from fedflow.sdk import BadData, BadParameter, Site
+from fedflow.sdk.decoding import read_as
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+def digest_of(names: Sequence[str]) -> str:
+    """Return a name of column names in order, which does not tell what they are."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
+
+
+def agreed(newcomers: Mapping[Site, Newcomer], kind: type[P]) -> P:
+    """Return the plan that all members say of themselves, for the first state of rounds.
+
+    The plan's class checks itself in `__post_init__`, with a ValueError.
+
+    Raises: BadParameter: two members' plans differ; it names them. BadData: one has no plan.
+    """
+    plans: dict[Site, P] = {}
+    for site, newcomer in newcomers.items():
+        try:
+            plans[site] = plan_in(newcomer.about, kind)
+        except ValueError as exc:
+            raise BadData(where=f"what {site} says of itself", reason=str(exc)) from exc
+    (first, plan), *others = plans.items()
+    for site, other in others:
+        names = plan.__struct_fields__
+        differ = [name for name in names if getattr(plan, name) != getattr(other, name)]
+        if differ:
+            reason = f"{site} and {first} differ in {', '.join(differ)}"
+            raise BadParameter(path="parameters", reason=reason)
+    return plan
+
+
+def refusal(newcomer: Newcomer, plan: msgspec.Struct) -> str | None:
+    """Return why a late member does not fit to the plan of the others, None if it does."""
+    try:
+        own = plan_in(newcomer.about, type(plan))
+    except ValueError as exc:
+        return str(exc)
+    return None if own == plan else "its columns or parameters are others"
+
+
+def plan_in(value: object, kind: type[P]) -> P:
+    """Return a plan as a state or a member has it. Raises: ValueError: it is none."""
+    try:
+        return read_as(value, kind)
+    except msgspec.ValidationError as exc:
+        raise ValueError(f"no plan of these rounds: {exc}") from exc
