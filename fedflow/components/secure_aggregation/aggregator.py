@@ -263,11 +263,14 @@ class Aggregator:
                 seed = keys.self_mask_seed(secret, plan, dealer)
                 masks.append(Mask(seed=seed, negative=True))
                 continue
-            if keys.public_of(secret) != self._public[dealer].masking:
-                raise self._dishonest(dealer, "its shares open another key than it showed")
+            try:
+                key = keys.opened_key(secret, public=self._public[dealer].masking)
+            except ValueError as exc:
+                reason = "its shares open another key than it showed"
+                raise self._dishonest(dealer, reason) from exc
             for peer in self._within(plan.neighbours_of(dealer), self.inputs):
                 seed = keys.pair_mask_seed(
-                    secret, self._public[peer].masking, plan, own=dealer, peer=peer
+                    key, self._public[peer].masking, plan, own=dealer, peer=peer
                 )
                 masks.append(Mask(seed=seed, negative=peer < dealer))
         return masks

@@ -20,7 +20,7 @@ Integers: TypeAlias = NDArray[np.signedinteger[Any]]
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 1 << 16  #: numbers that are converted at a time
+_BLOCK = 1 << 15  #: numbers that are converted at a time
 
 
 def largest(plan: Plan) -> int:
@@ -34,27 +34,12 @@ def encode(
     """Return `round(weight * x * 2**f)` of floats or integers, one after the other (int32, int64).
 
     Raises: NotEncodable: a number is not finite, or too large for the ring and so many members; it
-        names the number's place. TypeError: they are no numbers. ValueError: a weight below 0.
+        names the number's place. TypeError: they are no numbers. ValueError: a weight that is not
+        from 0 to 2**53.
     """
     flat = np.asarray(values).reshape(-1)
-    if flat.dtype.kind not in "biuf" or flat.dtype.itemsize > 8:
-        raise TypeError(f"{name}: an array of {flat.dtype} where numbers were due")
-    if weight < 0:
-        raise ValueError(f"{name}: weight {weight} is below 0")
-    most = largest(plan)
-    scale = weight << plan.fraction_bits
-    out: Integers = np.empty(flat.size, np.int64 if plan.ring_bits == 64 else np.int32)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        if flat.dtype.kind == "f":
-            scaled = np.rint(block.astype(np.float64) * float(scale))
-            bad = ~(np.abs(scaled) <= _float_below(most))
-        else:
-            bad = _too_large(block, most // scale if scale else most)
-            scaled = np.where(bad, 0, block).astype(np.int64) * (scale if scale else 0)
-        if bad.any():
-            _refuse(block, int(np.argmax(bad)), start=start, plan=plan, weight=weight, name=name)
-        out[start : start + _BLOCK] = scaled
+    out = _empty(flat.size, plan)
+    _encode(flat, out, plan, weight=weight, name=name)
     return out
 
 
@@ -69,11 +54,10 @@ def encode_integers(values: NDArray[Any], plan: Plan, *, name: str = "the vector
     bad = _too_large(flat, largest(plan))
     if bad.any():
         at = int(np.argmax(bad))
-        raise NotEncodable(
-            reason=f"{name}[{at}] is {flat[at]}, more than {largest(plan)} of a ring of"
-            f" {plan.ring_bits} bits with {len(plan.members)} members"
-        )
-    return flat.astype(np.int64 if plan.ring_bits == 64 else np.int32)
+        limit = f"{largest(plan)} in a ring of {plan.ring_bits} bits"
+        reason = f"{name}[{at}] is {flat[at]}; up to {limit} with {len(plan.members)} members"
+        raise NotEncodable(reason=reason)
+    return flat.astype(_empty(0, plan).dtype)
 
 
 def encode_weighted(
@@ -83,9 +67,11 @@ def encode_weighted(
 
     The plan's length is that of `values` + 1. Raises: as `encode`; NotEncodable: the weight.
     """
-    scaled = encode(values, plan, weight=weight, name=name)
-    own = encode_integers(np.array([weight], np.int64), plan, name=f"the weight of {name}")
-    return np.concatenate([scaled, own])
+    flat = np.asarray(values).reshape(-1)
+    out = _empty(flat.size + 1, plan)
+    _encode(flat, out[:-1], plan, weight=weight, name=name)
+    out[-1:] = encode_integers(np.array([weight]), plan, name=f"the weight of {name}")
+    return out
 
 
 def decode(total: Integers, plan: Plan, *, divisor: float = 1.0) -> Floats:
@@ -105,6 +91,42 @@ def decode_weighted(total: Integers, plan: Plan) -> tuple[Floats, int]:
     return decode(total[:-1], plan, divisor=weight), weight
 
 
+def _empty(size: int, plan: Plan) -> Integers:
+    return np.empty(size, np.int64 if plan.ring_bits == 64 else np.int32)
+
+
+def _encode(flat: NDArray[Any], out: Integers, plan: Plan, *, weight: int, name: str) -> None:
+    if flat.dtype.kind not in "biuf" or flat.dtype.itemsize > 8:
+        raise TypeError(f"{name}: an array of {flat.dtype} where numbers were due")
+    if not 0 <= weight <= 1 << 53:
+        raise ValueError(f"{name}: a weight of {weight}")
+    scale, most = weight << plan.fraction_bits, largest(plan)
+    room = np.empty(_BLOCK)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        scaled = _scaled(block, scale, most, room=room)
+        if scaled is None:
+            alone = (_scaled(block[i : i + 1], scale, most, room=room) for i in range(block.size))
+            at = next(i for i, one in enumerate(alone) if one is None)
+            reason = f"{name}[{start + at}] is {block[at]}, " + _limits(plan, weight)
+            raise NotEncodable(reason=reason)
+        out[start : start + _BLOCK] = scaled
+
+
+def _scaled(block: NDArray[Any], scale: int, most: int, *, room: Floats) -> NDArray[Any] | None:
+    """Return a block as whole numbers, floats in `room`; None if one has no place in the ring."""
+    if block.dtype.kind != "f":
+        limit = most // scale if scale else most
+        if scale and _too_large(block, limit).any():
+            return None
+        return block.astype(np.int64) * scale if scale and limit else np.zeros(block.size, np.int64)
+    scaled, bound = room[: block.size], _float_below(most)
+    with np.errstate(all="ignore"):  # what is not finite stays so, or becomes NaN
+        np.multiply(block, float(scale), out=scaled)
+        np.rint(scaled, out=scaled)
+    return scaled if scaled.max() <= bound and scaled.min() >= -bound else None
+
+
 def _float_below(most: int) -> float:
     """Return the largest float that is no larger than `most`."""
     near = float(most)
@@ -120,13 +142,11 @@ def _too_large(values: NDArray[Any], most: int) -> NDArray[np.bool_]:
     return np.logical_or(above, below)
 
 
-def _refuse(
-    block: NDArray[Any], at: int, *, start: int, plan: Plan, weight: int, name: str
-) -> None:
+def _limits(plan: Plan, weight: int) -> str:
+    """Return what has room, for people."""
     weighted = f" with weight {weight}" if weight != 1 else ""
-    limit = largest(plan) / 2**plan.fraction_bits
-    raise NotEncodable(
-        reason=f"{name}[{start + at}] is {block[at]}{weighted}; up to {limit:g} has room in a ring"
-        f" of {plan.ring_bits} bits with {plan.fraction_bits} fraction bits and"
-        f" {len(plan.members)} members"
+    limit = largest(plan) / ((weight or 1) << plan.fraction_bits)
+    return (
+        f"which has no place: up to {limit:g}{weighted} in a ring of {plan.ring_bits} bits with"
+        f" {plan.fraction_bits} fraction bits and {len(plan.members)} members"
     )

@@ -43,24 +43,28 @@ class PublicKeys:
 class RoundSecrets:
     """What a member draws for one round, and never again."""
 
-    sealing: bytes = field(repr=False)  #: private key of what is sealed for it; nobody gets it
-    masking: bytes = field(repr=False)  #: private key of its masks with others
+    sealing: X25519PrivateKey  #: of what is sealed for it; nobody gets it
+    masking: X25519PrivateKey  #: of its masks with others
     self_seed: bytes = field(repr=False)  #: of the mask that is its own
 
     @classmethod
     def draw(cls) -> Self:
         """Return new secrets."""
-        return cls(*(secrets.token_bytes(KEY_BYTES) for _ in range(3)))
+        sealing, masking = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+        return cls(sealing, masking, secrets.token_bytes(SEED_BYTES))
 
     @property
     def public(self) -> PublicKeys:
         """Return the public halves."""
-        return PublicKeys(public_of(self.sealing), public_of(self.masking))
+        return PublicKeys(*(_public_of(key) for key in (self.sealing, self.masking)))
 
 
-def public_of(private: bytes) -> bytes:
-    """Return the public half of a private key."""
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+def opened_key(secret: bytes, *, public: bytes) -> X25519PrivateKey:
+    """Return the private key that shares opened. Raises: ValueError: it is another one."""
+    key = X25519PrivateKey.from_private_bytes(secret)
+    if _public_of(key) != public:
+        raise ValueError("it is not the key of this public half")
+    return key
 
 
 def bound(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
@@ -80,13 +84,21 @@ def self_mask_seed(self_seed: bytes, plan: Plan, member: str) -> bytes:
     return _derive(self_seed, bound("self mask", plan, member))
 
 
-def pair_mask_seed(private: bytes, public: bytes, plan: Plan, *, own: str, peer: str) -> bytes:
+def pair_mask_seed(
+    private: X25519PrivateKey, public: bytes, plan: Plan, *, own: str, peer: str
+) -> bytes:
     """Return the seed of the mask of two members, the same at both. Raises: ValueError: bad key."""
     return _derive(_agreed(private, public), bound("pair mask", plan, *sorted((own, peer))))
 
 
 def seal(
-    content: bytes, private: bytes, public: bytes, plan: Plan, *, sender: str, receiver: str
+    content: bytes,
+    private: X25519PrivateKey,
+    public: bytes,
+    plan: Plan,
+    *,
+    sender: str,
+    receiver: str,
 ) -> bytes:
     """Return `content` such that only the receiver reads it. Raises: ValueError: bad key."""
     names = bound("sealed shares", plan, sender, receiver)
@@ -96,7 +108,13 @@ def seal(
 
 
 def unseal(
-    sealed: bytes, private: bytes, public: bytes, plan: Plan, *, sender: str, receiver: str
+    sealed: bytes,
+    private: X25519PrivateKey,
+    public: bytes,
+    plan: Plan,
+    *,
+    sender: str,
+    receiver: str,
 ) -> bytes:
     """Return what `seal` was given. Raises: ValueError: it was not sealed by and for these."""
     names = bound("sealed shares", plan, sender, receiver)
@@ -107,9 +125,12 @@ def unseal(
         raise ValueError("it was not sealed by and for these members in this round") from exc
 
 
-def _agreed(private: bytes, public: bytes) -> bytes:
-    own = X25519PrivateKey.from_private_bytes(private)
-    return own.exchange(X25519PublicKey.from_public_bytes(public))
+def _public_of(key: X25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
+
+
+def _agreed(private: X25519PrivateKey, public: bytes) -> bytes:
+    return private.exchange(X25519PublicKey.from_public_bytes(public))
 
 
 def _derive(secret: bytes, info: bytes) -> bytes:

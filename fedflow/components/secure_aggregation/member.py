@@ -81,7 +81,7 @@ class Member:
         points = [plan.point(one) for one in holders]
         of_key, of_seed = (
             shamir.split(secret, threshold=plan.threshold, points=points)
-            for secret in (own.masking, own.self_seed)
+            for secret in (own.masking.private_bytes_raw(), own.self_seed)
         )
         digests, sealed = [], []
         for holder, pair in zip(holders, zip(of_key, of_seed, strict=True), strict=True):
@@ -102,7 +102,8 @@ class Member:
     def masked(self, question: object, vector: NDArray[Any]) -> Message:
         """Return the vector under this member's own mask and those it has with its neighbours.
 
-        `vector` has the plan's length, int32 or int64 as its ring; see `fixed_point`.
+        `vector` has the plan's length, int32 or int64 as its ring; see `fixed_point`. It is masked
+        in place, unless it is read-only: afterwards nobody has its numbers here.
 
         Raises: ValueError: it is no such vector.
         """
@@ -116,7 +117,7 @@ class Member:
         for peer in _within(plan.neighbours_of(me), self._sets[-1]):
             seed = self._pair_seed(own, peer)
             masks.append(Mask(seed=seed, negative=me > peer))
-        hidden: Ring = vector.view(f"u{plan.ring_bits // 8}").copy()
+        hidden: Ring = np.require(vector.view(f"u{plan.ring_bits // 8}"), requirements=("C", "W"))
         add_masks(hidden, masks, threads=self._threads)
         following = Stage.CONFIRMATIONS if plan.signed else Stage.UNMASKING
         return self._answer(Stage.INPUTS, following, vector=hidden)

@@ -108,7 +108,7 @@ def answer_of(one: Round, name: str, stage: Stage, question: Message | None) -> 
         case Stage.SHARES:
             return member.shares(question)
         case Stage.INPUTS:
-            return member.masked(question, one.vectors[name])
+            return member.masked(question, one.vectors[name].copy())
         case Stage.CONFIRMATIONS:
             return member.confirm(question)
         case Stage.UNMASKING:
