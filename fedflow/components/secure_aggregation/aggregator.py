@@ -157,6 +157,10 @@ class Aggregator:
         known = {key for one in self._public.values() for key in (one.sealing, one.masking)}
         if known & {public.sealing, public.masking} or public.sealing == public.masking:
             raise found.mistake("it has a key that another member has")
+        try:
+            keys.check_public(public)
+        except ValueError as exc:
+            raise found.mistake("one of its keys is none") from exc
         self._public[member] = public
 
     def _take_shares(self, member: str, found: CheckedMessage) -> None:
@@ -182,8 +186,9 @@ class Aggregator:
         self._check_same_set(found)
         dealers = self._within(self._plan.holders_of(member), self._dealers)
         shares = found.pieces("shares", len(dealers), shamir.SHARE_BYTES)
+        inputs = frozenset(self.inputs)
         for dealer, one in zip(dealers, shares, strict=True):
-            is_seed = dealer in self._inputs_set
+            is_seed = dealer in inputs
             kind = "seed share" if is_seed else "key share"
             digest = keys.digest(kind, self._plan, dealer, member, one)
             if digest != self._dealt[dealer].digests[member][is_seed]:
@@ -254,10 +259,10 @@ class Aggregator:
 
     def _remaining_masks(self) -> list[Mask]:
         """Return the masks that take off what is left, opened by the shares that arrived."""
-        plan, masks = self._plan, []
+        plan, masks, inputs = self._plan, [], frozenset(self.inputs)
         for dealer in self._dealers:
             secret = self._opened(dealer)
-            if dealer in self._inputs_set:
+            if dealer in inputs:
                 if seed_digest(plan, dealer, secret) != self._dealt[dealer].seed_digest:
                     raise self._dishonest(dealer, "its shares open another seed than it said")
                 seed = keys.self_mask_seed(secret, plan, dealer)
@@ -295,10 +300,6 @@ class Aggregator:
     def _dealers(self) -> tuple[str, ...]:
         """Return those whose shares were handed out: their masks are in the inputs of others."""
         return self._sets[self._plan.stages.index(Stage.SHARES) + 1]
-
-    @property
-    def _inputs_set(self) -> frozenset[str]:
-        return frozenset(self.inputs)
 
     def _next_set(self, stage: Stage) -> tuple[str, ...]:
         """Return and keep those that go on. Raises: TooFewMembers."""

@@ -122,7 +122,7 @@ def _scaled(block: NDArray[Any], scale: int, most: int, *, room: Floats) -> NDAr
         return block.astype(np.int64) * scale if scale and limit else np.zeros(block.size, np.int64)
     scaled, bound = room[: block.size], _float_below(most)
     with np.errstate(all="ignore"):  # what is not finite stays so, or becomes NaN
-        np.multiply(block, float(scale), out=scaled)
+        np.multiply(block, float(scale), out=scaled, dtype=np.float64)
         np.rint(scaled, out=scaled)
     return scaled if scaled.max() <= bound and scaled.min() >= -bound else None
 

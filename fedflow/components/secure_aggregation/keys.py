@@ -1,7 +1,8 @@
 """A member's keys of one round, and what is derived of them: seeds of pairs, sealed shares.
 
-Every derived key is bound to session, round and the names of both ends, so nothing of one round or
-pair means anything in another. A key that seals is used for one message: its nonce is fixed.
+Every derived key is bound to the plan, with its session and round, and to the names of both ends.
+So nothing of one round or pair means anything in another. A key that seals is used for one message:
+its nonce is fixed.
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ class RoundSecrets:
         return PublicKeys(*(_public_of(key) for key in (self.sealing, self.masking)))
 
 
+def check_public(public: PublicKeys) -> None:
+    """Raise ValueError if a key is one with which everybody agrees on the same secret."""
+    for key in (public.sealing, public.masking):
+        _agreed(X25519PrivateKey.generate(), key)
+
+
 def opened_key(secret: bytes, *, public: bytes) -> X25519PrivateKey:
     """Return the private key that shares opened. Raises: ValueError: it is another one."""
     key = X25519PrivateKey.from_private_bytes(secret)
@@ -68,8 +75,8 @@ def opened_key(secret: bytes, *, public: bytes) -> X25519PrivateKey:
 
 
 def bound(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
-    """Return bytes that name a purpose, the round and further parts, and nothing else does."""
-    texts = ("fedflow secure sum", purpose, plan.session, str(plan.round), *parts)
+    """Return bytes that name a purpose, the plan and further parts, and nothing else does."""
+    texts = ("fedflow secure sum", purpose, plan.digest, *parts)
     coded = [text if isinstance(text, bytes) else text.encode() for text in texts]
     return b"".join(len(one).to_bytes(4) + one for one in coded)
 

@@ -8,11 +8,11 @@
 | confirmations | members: whose input arrived | signature: of this set |
 | unmasking | members; signers, signatures | members, shares: one per dealer |
 
-All are dicts that the data plane carries, with session, round and stage; answers have the name of
-their member, too. `members` is the set that a question is about, and an answer repeats it. `sealed`
-has a pair of shares for each holder but the dealer, `digests` has commitments to both for each, and
-`seed_digest` is one to the seed. What belongs to several members stands one after the other, in the
-order of names. Signatures are only in rounds with `Plan.signed`.
+All are dicts that the data plane carries, with session, round, stage and the digest of the plan.
+Answers have the name of their member, too. `members` is the set that a question is about, and an
+answer repeats it. `sealed` has a pair of shares for each holder but the dealer, `digests` has
+commitments to both for each, and `seed_digest` is one to the seed. What belongs to several members
+stands one after the other, in the order of names. Signatures are only in rounds with `Plan.signed`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ MOST_SIGNATURE_BYTES: Final = 16_384  #: with the certificates that it needs
 
 def message(plan: Plan, stage: Stage, **fields: object) -> Message:
     """Return a message of a stage."""
-    return {"session": plan.session, "round": plan.round, "stage": stage.value, **fields}
+    header = {"session": plan.session, "round": plan.round, "stage": stage.value}
+    return {**header, "plan": plan.digest, **fields}
 
 
 class CheckedMessage:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Final, Literal
 
@@ -46,11 +47,15 @@ class Plan:
     ring_bits: Literal[32, 64] = 64  #: sums are modulo 2**ring_bits
     fraction_bits: int = 24  #: of the fixed-point numbers, see `fixed_point`
     signed: bool = False  #: the aggregator may lie: keys and the set of inputs are signed
+    digest: str = field(init=False, compare=False)  #: SHA-256 of all of these, in hex
     _rank: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if mistake := _mistake(self):
             raise ValueError(mistake)
+        values = [getattr(self, one.name) for one in fields(self) if one.init]
+        found = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+        object.__setattr__(self, "digest", found)
         object.__setattr__(self, "_rank", {name: i for i, name in enumerate(self.members)})
 
     @property

@@ -83,9 +83,18 @@ def run(
     **more: Any,
 ) -> Round:
     """Return a whole round, in which members are lost at the stage that `lost` names."""
-    one = start(plan, **more)
+    return go_on(start(plan, **more), lost=lost, change=change)
+
+
+def go_on(
+    one: Round,
+    *,
+    lost: Mapping[str, Stage] | None = None,
+    change: Change = lambda _name, _stage, answer: answer,
+) -> Round:
+    """Take a round from its start to its end; see `run`."""
     questions: dict[str, Message] = {}
-    for stage in plan.stages:
+    for stage in one.plan.stages:
         for name in one.aggregator.due:
             if (lost or {}).get(name) is stage:
                 continue

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fedflow.components.secure_aggregation.plan import Stage
+from fedflow.components.secure_aggregation.plan import Plan, Stage
 from fedflow.sdk.errors import TooFewMembers
-from tests.unit.components.secure_aggregation.rounds import names, plan_of, run
+from tests.unit.components.secure_aggregation.rounds import Round, names, plan_of, run, start
+
+STAGES = [stage for stage in Stage if stage is not Stage.CONFIRMATIONS]
+
+
+def circulant(count: int, neighbours: int, **more: int) -> Plan:
+    """Return a plan with neighbours, though the vector is short."""
+    threshold = (neighbours + 1) // 2 + 1
+    return replace(plan_of(count, **more), neighbours=neighbours, threshold=threshold)
+
+
+def assert_exact(one: Round) -> None:
+    np.testing.assert_array_equal(one.aggregator.sum(), one.plain_sum())
 
 
 @pytest.mark.parametrize("ring_bits", [32, 64])
@@ -15,12 +32,12 @@ from tests.unit.components.secure_aggregation.rounds import names, plan_of, run
 def test_sum_is_the_plain_sum(count: int, ring_bits: int) -> None:
     one = run(plan_of(count, ring_bits=ring_bits))
     assert one.aggregator.inputs == one.plan.members
-    np.testing.assert_array_equal(one.aggregator.sum(), one.plain_sum())
+    assert_exact(one)
 
 
 @pytest.mark.parametrize("ring_bits", [32, 64])
 @pytest.mark.parametrize("count", [3, 4, 6, 10])
-@pytest.mark.parametrize("stage", [s for s in Stage if s is not Stage.CONFIRMATIONS])
+@pytest.mark.parametrize("stage", STAGES)
 def test_sum_is_that_of_the_others_if_some_are_lost_at_a_stage(
     stage: Stage, count: int, ring_bits: int
 ) -> None:
@@ -29,9 +46,68 @@ def test_sum_is_that_of_the_others_if_some_are_lost_at_a_stage(
     there = names(count)[0 if stage is Stage.UNMASKING else many :]
     assert list(one.aggregator.inputs) == there
     assert one.aggregator.lost == dict.fromkeys(names(count)[:many], stage)
-    np.testing.assert_array_equal(one.aggregator.sum(), one.plain_sum())
+    assert_exact(one)
 
 
-def test_one_more_lost_ends_the_round() -> None:
-    with pytest.raises(TooFewMembers, match="3 of 4 members"):
-        run(plan_of(6), lost=dict.fromkeys(names(6)[:3], Stage.INPUTS))
+@pytest.mark.parametrize("ring_bits", [32, 64])
+def test_a_hundred_members_of_whom_some_are_lost_at_every_stage(ring_bits: int) -> None:
+    lost = {name: STAGES[i % 4] for i, name in enumerate(names(100)[::5])}
+    one = run(plan_of(100, ring_bits=ring_bits), lost=lost)
+    assert len(one.aggregator.inputs) == 85
+    assert_exact(one)
+
+
+@pytest.mark.parametrize("ring_bits", [32, 64])
+def test_a_hundred_members_with_fourteen_neighbours_each(ring_bits: int) -> None:
+    lost = {name: STAGES[i % 4] for i, name in enumerate(names(100)[::10])}
+    one = run(circulant(100, 14, ring_bits=ring_bits), lost=lost)
+    assert len(one.aggregator.inputs) == 92
+    assert_exact(one)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_more_lost_ends_the_round(stage: Stage) -> None:
+    with pytest.raises(TooFewMembers, match="Round 0"):
+        run(plan_of(6), lost=dict.fromkeys(names(6)[:3], stage))
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), count=st.integers(3, 12), ring_bits=st.sampled_from([32, 64]))
+def test_whoever_is_lost_the_sum_is_exact_or_there_is_none(
+    data: st.DataObject, count: int, ring_bits: int
+) -> None:
+    lost = data.draw(st.dictionaries(st.sampled_from(names(count)), st.sampled_from(STAGES)))
+    widths = range(4, count - 1, 2)
+    width = data.draw(st.sampled_from([None, *widths]))
+    plan = plan_of(count, ring_bits=ring_bits, length=3)
+    if width is not None:
+        plan = circulant(count, width, ring_bits=ring_bits, length=3)
+    try:
+        one = run(plan, lost=lost)
+    except TooFewMembers:
+        assert lost
+        return
+    assert set(one.aggregator.lost) >= set(lost) & set(plan.members)
+    assert_exact(one)
+
+
+def test_a_member_with_too_few_holders_is_left_out_with_those_that_are_lost() -> None:
+    plan = circulant(30, 6)
+    member = names(30)[0]
+    near = plan.neighbours_of(member)
+    for lost in combinations(near, 4):
+        there = [name for name in plan.members if name not in lost]
+        if all(len({*plan.holders_of(n)} - {*lost, member}) >= 4 for n in there if n != member):
+            break
+    one = start(plan)
+    for name in there:
+        one.aggregator.receive(name, one.members[name].keys())
+    assert set(one.aggregator.close_stage()) == {*there} - {member}
+    assert set(one.aggregator.lost) == {*lost, member}
+
+
+def test_a_late_message_is_not_counted() -> None:
+    late = names(5)[0]
+    one = run(plan_of(5), lost={late: Stage.KEYS})
+    assert one.aggregator.receive(late, one.members[late].keys()) is False
+    assert_exact(one)
