@@ -62,6 +62,22 @@ def rogue(ctx: Context, *, how: str) -> Outputs:
     return Outputs(summary={"prefix": sys.prefix})
 """
 
+SIGNING = """
+from fedflow.sdk import Context, Outputs, Role, component
+
+@component("Signing", roles=("guest", "host"), needs_input=False)
+def signing(ctx: Context) -> Outputs:
+    "Let the guest sign, and the host verify."
+    guest, host = ctx.only(Role.GUEST), ctx.only(Role.HOST)
+    if ctx.site == guest:
+        ctx.federation.send("signed", ctx.identity.sign(b"keys"), to=host)
+        return Outputs()
+    signature = ctx.federation.recv("signed", from_=guest)
+    claims = [(guest, b"keys"), (guest, b"others"), (host, b"keys")]
+    verified = ctx.identity.verify([(site, content, signature) for site, content in claims])
+    return Outputs(summary={"verified": verified})
+"""
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -70,6 +86,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "examples" / "provider", root / "examples")
     python = own_interpreter(root / "venv")
     folder(root / "rogue", ROGUE, name="rogue", components="lab:rogue", python=str(python))
+    folder(root / "signing", SIGNING, name="signing", components="lab:signing")
     return root
 
 
@@ -86,6 +103,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[P
         upload_data(pair)
         for party in pair.all:
             party.client.providers.register(str(place / "examples"))
+            party.client.providers.register(str(place / "signing"))
         pair.guest.client.providers.register(str(place / "rogue"))
         yield pair
         pair.wait_idle()
@@ -140,6 +158,20 @@ def run(pair: Pair, dsl: Json, conf: Json) -> str:
     job_id = pair.guest.client.submit(dsl, conf).job_id
     assert set(pair.ends(job_id).values()) == {"success"}, pair.guest.client.job(job_id)
     return job_id
+
+
+def test_a_task_signs_by_the_certificate_of_its_party_and_another_party_verifies(
+    pair: Pair,
+) -> None:
+    conf = {
+        "dsl_version": 2,
+        "initiator": {"role": "guest", "party_id": GUEST_ID},
+        "role": {"guest": [GUEST_ID], "host": [HOST_ID]},
+    }
+    dsl = {"components": {"signing_0": {"module": "Signing", "provider": "signing@1.0"}}}
+    job_id = run(pair, dsl, conf)
+    found = pair.host.client.summary(job_id, "signing_0", site=HOST)
+    assert found == {"verified": [True, False, False]}
 
 
 def test_a_job_runs_the_components_of_a_provider_at_both_parties(pair: Pair) -> None:

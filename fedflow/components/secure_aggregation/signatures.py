@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fedflow.components.secure_aggregation.keys import bound
 from fedflow.components.secure_aggregation.plan import Plan
-from fedflow.sdk import Identity, Site
+from fedflow.sdk import Context, Identity, Site
 
 
 class Signatures(Protocol):
@@ -33,6 +33,19 @@ class SiteSignatures:
         claims = [(Site.from_key(name), *pair) for name, pair in signed.items()]
         verified = self._identity.verify(claims)
         return tuple(name for name, good in zip(signed, verified, strict=True) if not good)
+
+
+def signatures_of(ctx: Context) -> SiteSignatures | None:
+    """Return the signatures of a run; None without TLS, and the log says what follows from it."""
+    if ctx.identity is None:
+        ctx.log.warning(
+            "%s has no certificate: keys of secure sums are not signed. The sums are secret from an"
+            " aggregator that keeps the rules; one that lies could show its own keys as another's."
+            " Set up TLS at all parties to be secure from it",
+            ctx.site,
+        )
+        return None
+    return SiteSignatures(ctx.identity)
 
 
 def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:
