@@ -33,8 +33,8 @@ from fedflow.sdk.errors import (
     RefusedByAggregator,
     RoundsFailed,
     TableNotFound,
+    TooFewInRound,
     TooFewMembers,
-    TooFewParties,
     ValueTooLate,
 )
 from fedflow.sdk.outputs import Cache, Model, Outputs
@@ -88,8 +88,8 @@ __all__ = [
     "TableSchema",
     "TableStore",
     "TableWriter",
+    "TooFewInRound",
     "TooFewMembers",
-    "TooFewParties",
     "Tracker",
     "Value",
     "ValueTooLate",

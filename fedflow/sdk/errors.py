@@ -9,8 +9,8 @@ from fedflow.base.errors.components import (
     NotEncodable,
     RefusedByAggregator,
     RoundsFailed,
+    TooFewInRound,
     TooFewMembers,
-    TooFewParties,
     UnknownComponent,
 )
 from fedflow.base.errors.data import BadData, TableNotFound
@@ -45,8 +45,8 @@ __all__ = [
     "RefusedByAggregator",
     "RoundsFailed",
     "TableNotFound",
+    "TooFewInRound",
     "TooFewMembers",
-    "TooFewParties",
     "UnknownComponent",
     "ValueTooLate",
 ]

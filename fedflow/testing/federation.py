@@ -22,9 +22,8 @@ from fedflow.base.errors.data_plane import (
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.arrivals import Arrival, Departure
 from fedflow.domain.site import Site
-from fedflow.federation.departures import Departures
 from fedflow.federation import codec
-from fedflow.sdk.context import Arrival, Departure
+from fedflow.federation.departures import Departures
 
 if TYPE_CHECKING:
     from fedflow.sdk.context import Value

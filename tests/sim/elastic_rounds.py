@@ -31,14 +31,14 @@ from fedflow.components.horizontal.rounds import (
     State,
     Total,
 )
-from fedflow.sdk import FedflowError, RefusedByAggregator, Role, RoundsFailed, Site, TooFewParties
+from fedflow.sdk import FedflowError, RefusedByAggregator, Role, RoundsFailed, Site, TooFewInRound
 from fedflow.sdk.errors import PeerFailed
 
 ROUNDS: Final = 6
 LIMIT_S: Final = 20_000.0  #: of simulated time, after which a run hangs
 DEADLINE_S: Final = 20.0
 MOST_EVENTS: Final = 50_000
-CLEAR: Final = (TooFewParties, RoundsFailed)
+CLEAR: Final = (TooFewInRound, RoundsFailed)
 
 
 class Broken(AssertionError):

@@ -112,7 +112,7 @@ class DishonestParty(FedflowError):
     hint = "Nothing of the round can be opened. Ask that party which version of fedflow it runs."
 
 
-class TooFewParties(FedflowError):
+class TooFewInRound(FedflowError):
     """Round {round} has {have} of {least} parties that it needs; missing: {missing}."""
 
     code, retcode, http = 1713, 104, 409

@@ -50,7 +50,7 @@ class HomoFeatureBinning:
     """Cuts features into bins that are the same at all parties, by quantiles of all their rows.
 
     All parties have the same columns. `recursive_query` looks for the values of the quantiles'
-    ranks: a split point's rank is above that of its quantile by at most `error` of the rows.
+    ranks. A split point's rank is above that of its quantile by at most `error` of the rows.
     `virtual_summary` knows the ranks of `sample_bins` even steps, and interpolates: a split point
     is at most one step from its quantile. The last split point is the largest value. Columns of
     categories have a bin for every value that any party has, at most 1,024.
@@ -69,7 +69,7 @@ class HomoFeatureBinning:
     def run(self, ctx: Context) -> Outputs:
         """Fit and transform, or with a model input transform as it was fitted.
 
-        Raises: BadData, BadParameter, CodecError, PeerFailed, TooFewParties.
+        Raises: BadData, BadParameter, CodecError, PeerFailed, TooFewInRound.
         """
         params: HomoFeatureBinningParams = ctx.params
         if ctx.site.role is Role.ARBITER:

@@ -88,7 +88,7 @@ class HomoOneHotEncoder:
         """Fit and transform, or with a model input transform as it was fitted.
 
         Raises: BadData: as OneHotEncoder, or a value is too long. BadParameter, CodecError,
-            PeerFailed, TooFewParties.
+            PeerFailed, TooFewInRound.
         """
         params: HomoOneHotEncoderParams = ctx.params
         model = own_model(ctx, PARAM)

@@ -47,7 +47,7 @@ from fedflow.components.horizontal.rounds import (
 )
 from fedflow.components.horizontal.sums import PlainSum, SecureSum, Sum, decoded, plan_of
 from fedflow.components.secure_aggregation.plan import Plan
-from fedflow.sdk import DishonestParty, PeerFailed, RoundsFailed, Site, TooFewMembers, TooFewParties
+from fedflow.sdk import DishonestParty, PeerFailed, RoundsFailed, Site, TooFewInRound, TooFewMembers
 
 MOST_TRIES: Final = 10  #: of one round, one after the other
 
@@ -158,7 +158,7 @@ class Aggregator:
         return self._taken()
 
     def departed(self, site: Site, reason: str, now_s: float) -> list[Action]:
-        """Take that a member's run has ended or is gone. Raises: PeerFailed, TooFewParties."""
+        """Take that a member's run has ended or is gone. Raises: PeerFailed, TooFewInRound."""
         if self.phase is Phase.OVER or site in self._banned:
             return self._taken()
         if self._rules.elastic is None and not (
@@ -176,7 +176,7 @@ class Aggregator:
         return self._taken()
 
     def passed(self, now_s: float) -> list[Action]:
-        """Take that time has passed. Raises: TooFewParties, RoundsFailed."""
+        """Take that time has passed. Raises: TooFewInRound, RoundsFailed."""
         if self.phase is not Phase.OVER:
             self._advance(now_s)
         return self._taken()
@@ -276,7 +276,7 @@ class Aggregator:
         return self.phase is Phase.COLLECT and self._plan is not None and self._plan.has(site.key)
 
     def _check_enough_left(self, now_s: float) -> None:
-        """Raises: TooFewParties: all others are gone, so waiting would not help."""
+        """Raises: TooFewInRound: all others are gone, so waiting would not help."""
         elastic = self._rules.elastic
         if elastic is None or self.phase is Phase.SPREAD:
             return
@@ -284,7 +284,7 @@ class Aggregator:
         if len(left) < max(2, elastic.min_parties):
             raise self._too_few(len(left), now_s)
 
-    def _too_few(self, have: int, now_s: float) -> TooFewParties:
+    def _too_few(self, have: int, now_s: float) -> TooFewInRound:
         missing = {**{s: (now_s, r) for s, r in self._banned.items()}, **self._late, **self._gone}
         for site in self._sites.values():
             if site not in self._ready and site not in missing:
@@ -293,7 +293,7 @@ class Aggregator:
             f"{site} for {now_s - since_s:.0f} s ({reason})"
             for site, (since_s, reason) in sorted(missing.items(), key=lambda one: one[0].order)
         )
-        return TooFewParties(
+        return TooFewInRound(
             have=have,
             least=self._least,
             round=self.state.round if self.state else 0,

@@ -59,7 +59,7 @@ def run_aggregator(
         members: that contribute; by default guest and hosts.
 
     Who took part is recorded round by round: as metric `train` / `participation`, in the log, and
-    in `notes["rounds"]` of the state. Raises: TooFewParties, RoundsFailed, DishonestParty,
+    in `notes["rounds"]` of the state. Raises: TooFewInRound, RoundsFailed, DishonestParty,
     PeerFailed; what the combiner raises.
     """
     sites = tuple(members) or members_of(ctx)
