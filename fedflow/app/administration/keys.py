@@ -94,10 +94,21 @@ class Keys:
 
     def sign(self, body: bytes) -> str:
         """Return the signature of the JSON body of a call to another party."""
-        return self._signer().sign(_signed_text(body))
+        return self.sign_message(_signed_text(body))
+
+    def sign_message(self, message: bytes) -> str:
+        """Return the signature of bytes that say themselves what they are for."""
+        return self._signer().sign(message)
 
     def check(self, party_id: str, body: bytes, signature: str) -> None:
         """Check the signature of another party's call.
+
+        Raises: NotSigned: none, a wrong one, or no key of that party is stored here.
+        """
+        self.check_message(party_id, _signed_text(body), signature)
+
+    def check_message(self, party_id: str, message: bytes, signature: str) -> None:
+        """Check another party's signature of bytes.
 
         Raises: NotSigned: none, a wrong one, or no key of that party is stored here.
         """
@@ -107,7 +118,7 @@ class Keys:
             stored = tx.site_keys.get(party_id)
         if stored is None:
             raise NotSigned(party_id=party_id[:100], reason="its public key is not stored here")
-        if not self._signer().verify(stored.pem, _signed_text(body), signature):
+        if not self._signer().verify(stored.pem, message, signature):
             raise NotSigned(party_id=party_id[:100], reason="the signature is not its own")
 
 

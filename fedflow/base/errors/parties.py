@@ -105,3 +105,42 @@ class NoCertificate(FedflowError):
 
     code, retcode, http = 1312, 103, 409
     hint = "The conf names it under `tls`; `fedflow tls create` makes certificates for trials."
+class SealBroken(FedflowError):
+    """What came over the exchange is not what the other party sealed: {reason}."""
+
+    code, retcode, http = 1312, 109, 400
+    public = ("reason",)
+    hint = (
+        "Something between the parties changed it; the call is made again. See the exchange's log."
+    )
+
+
+class SealReplayed(FedflowError):
+    """A call came over the exchange a second time: number {call} of its session."""
+
+    code, retcode, http = 1313, 109, 409
+    public = ("call",)
+    hint = "Nothing was done twice. If it goes on, something between the parties repeats calls."
+
+
+class SealExpired(FedflowError):
+    """A call over the exchange is {seconds} s off this server's clock; {limit} are allowed."""
+
+    code, retcode, http = 1314, 109, 408
+    public = ("seconds", "limit")
+    hint = "Compare the clocks of both servers. If they agree, something held the call back."
+
+
+class SealCutOff(FedflowError):
+    """A call over the exchange ended before its sender ended it."""
+
+    code, retcode, http = 1315, 109, 400
+    hint = "The exchange or the line broke; the call is made again, a value goes on where it was."
+
+
+class SealMisdirected(FedflowError):
+    """A call over the exchange is from {source} to {destination}, which is not as expected."""
+
+    code, retcode, http = 1316, 109, 400
+    public = ("source", "destination")
+    hint = "Compare the addresses that the exchange has for its parties."
