@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -305,7 +305,8 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     shared_home: str | None = None
     fateflow: Fateflow = Fateflow()
     database: Database = Database()
-    #: party id -> host:port of its gRPC listener; several servers: addresses with commas between
+    #: party id -> host:port of its gRPC listener; several servers: addresses with commas between;
+    #: exchange://host:port: over the exchange there, sealed for the party
     routes: Mapping[str, str] = {}
     #: ids of the parties whose calls are answered; null: all with a route, a default one included
     partners: tuple[str, ...] | None = None
@@ -340,6 +341,8 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_EXCHANGE: Final = "exchange"  #: the common name in an exchange's certificate
+OVER_EXCHANGE: Final = "exchange://"  #: before the address of an exchange, in a route
 _ROUTE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 _HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9.*-]+):(\d{1,5}|\*)")
 _BUCKET_PLACE = re.compile(
@@ -474,16 +477,24 @@ def _check_engines(settings: Settings) -> None:
         raise BadSetting(path="default_engines.computing", reason=reason)
 
 
-def check_routes(routes: Mapping[str, str], own: str | None) -> None:
-    """Refuse routes that are none. Raises: BadSetting."""
+def check_routes(
+    routes: Mapping[str, str],
+    own: str | None,
+    *,
+    section: str = "routes",
+    over_exchange: bool = False,
+) -> None:
+    """Refuse routes that are none; `over_exchange`: they may lead there. Raises: BadSetting."""
     for party, address in routes.items():
-        path = f"routes.{party}"
+        path = f"{section}.{party}"
         if not PARTY.fullmatch(party):
             raise BadSetting(path=path, reason=f"{party!r} is not a party id")
         for one in address.split(","):
-            found = _ROUTE.fullmatch(one.strip())
+            text = one.strip()
+            at = text.removeprefix(OVER_EXCHANGE) if over_exchange else text
+            found = _ROUTE.fullmatch(at)
             if found is None or not 0 < int(found[2]) < 65536:
-                raise BadSetting(path=path, reason=f"{one.strip()!r} is not host:port")
+                raise BadSetting(path=path, reason=f"{text!r} is not host:port")
         if party == own:
             raise BadSetting(path=path, reason="this is the server's own party")
 
@@ -500,12 +511,22 @@ def check_tls_files(tls: Tls, path: str) -> None:
 
 
 def _check_parties(settings: Settings) -> None:
-    if settings.party_id is not None and not PARTY.fullmatch(settings.party_id):
+    own = settings.party_id
+    if own is not None and (own == _EXCHANGE or not PARTY.fullmatch(own)):
         raise BadSetting(path="party_id", reason=f"{settings.party_id!r} is not a party id")
-    check_routes(settings.routes, settings.party_id)
+    check_routes(settings.routes, settings.party_id, over_exchange=True)
+    _check_exchanges(settings)
     for party in settings.partners or ():
         if not PARTY.fullmatch(party):
             raise BadSetting(path="partners", reason=f"{party!r} is not a party id")
+
+
+def _check_exchanges(settings: Settings) -> None:
+    """Refuse routes over an exchange of a server that cannot prove who it is."""
+    for party, address in settings.routes.items():
+        if OVER_EXCHANGE in address and (settings.party_id is None or not settings.tls.on):
+            reason = "over an exchange, a server needs a party_id and tls"
+            raise BadSetting(path=f"routes.{party}", reason=reason)
 
 
 def _check_place(settings: Settings) -> None:

@@ -12,6 +12,7 @@ import grpc.aio
 from fedflow.base.shares import Shares
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.pace import CALL_S, Pace
+from fedflow.wire.exchange import METHOD as OVER_EXCHANGE
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     A caller whose share is used up is refused, one that used too much time waits, and nobody else
     notices. Streams of values of a certificate that `admits` does not know are refused; its
-    commands are answered with an error. Belongs to one event loop.
+    commands are answered with an error. What an exchange brings is counted twice: as the
+    exchange's, and once it is opened as the party's. Belongs to one event loop.
     """
 
     def __init__(self, calls: int, *, admits: Callable[[str], bool], pace: Pace) -> None:
@@ -54,16 +56,23 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             found = await continuation(handler_call_details)
             if found is None:
                 return None
-            self._counted[method] = self._counting(found)
+            self._counted[method] = self.counting(found, sealed=method == OVER_EXCHANGE)
         return self._counted[method]
 
-    def _counting(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+    def counting(
+        self, handler: grpc.RpcMethodHandler, *, sealed: bool = False
+    ) -> grpc.RpcMethodHandler:
+        """Return a handler that counts, and then does what `handler` does.
+
+        `sealed`: what it brings is opened first, and then comes to another such handler.
+        """
         streams = handler.response_streaming
         serve = handler.stream_stream if streams else handler.stream_unary
 
         async def counted(messages: object, context: grpc.aio.ServicerContext) -> bytes | None:
             party = certificate_party(context)
-            if streams and party is not None and not self._admits(party):
+            admitted = sealed or party is None or self._admits(party)
+            if streams and not admitted:
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, NOT_PARTNER)
             caller = caller_of(context)
             if not self._shares.take(caller):
@@ -72,7 +81,8 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 )
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
             try:
-                await self._pace.turn(caller, CALL_S)
+                if not sealed:
+                    await self._pace.turn(caller, CALL_S)
                 answer: bytes | None = await serve(messages, context)
             except grpc.aio.BaseError:  # a refusal, or the caller is gone
                 raise

@@ -39,7 +39,7 @@ from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.http.server import HttpServer, HttpSettings
-from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.channels import Channels, ChannelSettings, Sealing
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable
 from fedflow.rpc.client.servers import ServerLinks
@@ -48,6 +48,7 @@ from fedflow.rpc.data_plane.links import GrpcSender
 from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.deferred import RENDEZVOUS, CalledLate, DeferredService
+from fedflow.rpc.server.exchange import KINDS, ExchangeService
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.signed import SignatureCheck
 from fedflow.rpc.server.unary import UnaryService
@@ -99,6 +100,7 @@ from fedflow.wire.versions import BEFORE, OURS, Speaks
 if TYPE_CHECKING:
     from fedflow.app.administration_services import Administration
     from fedflow.app.participant.worker_signatures import Signer, WorkerSignatures
+    from fedflow.rpc.sealed.incoming import IncomingCalls
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""
@@ -182,13 +184,14 @@ class FedflowServer:
         self._rpc = rpc_server_of(settings, credentials, admits=self._routes.is_partner)
         self._rpc.open()
         self._parts.callback(lambda: self._rpc.stop(_RPC_GRACE_S))
+        own_party = settings.party_id or "0"
         channels = Channels(
             self._routes,
             credentials=credentials.for_client() if credentials else None,
             settings=ChannelSettings(),
+            sealing=Sealing(party_id=own_party, keys=lambda: self._keys, kinds=KINDS),
         )
         self._parts.callback(channels.close)
-        own_party = settings.party_id or "0"
         self._parties = PartyRouter(
             self._routes,
             servers=self._servers,
@@ -329,7 +332,9 @@ class FedflowServer:
         self._parts.callback(own_door.close)
         rendezvous = DeferredService(RENDEZVOUS, lambda: self._rendezvous(services))
         self._parts.callback(rendezvous.close)
-        self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to, rendezvous.add_to])
+        over_exchange = ExchangeService(lambda: self._incoming_calls(service))
+        doors = (self._unary, service, own_door, rendezvous, over_exchange)
+        self._rpc.listen([door.add_to for door in doors])
         built = built_of(app)
         web = HttpSettings(
             connections=connections_of_clients(),
@@ -533,6 +538,22 @@ class FedflowServer:
             settings=limits,
             pace=self._rpc.pace,
             servers=self._relays if self._shared else None,
+        )
+
+    def _incoming_calls(self, values: DataPlaneService) -> IncomingCalls:
+        from fedflow.rpc.sealed.incoming import IncomingCalls  # with `cryptography`
+
+        handlers = {**self._unary.handlers, **values.handlers}
+        return IncomingCalls(
+            {
+                kind: self._rpc.shares.counting(handlers[path.rpartition("/")[2]])
+                for path, kind in KINDS.items()
+            },
+            keys=self._keys,
+            clock=self._wall,
+            hosts=self._routes.is_local,
+            admits=self._routes.is_partner,
+            pace=self._rpc.pace,
         )
 
     def _sign(self, body: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.domain.administration.servers import Instance
@@ -18,13 +19,17 @@ from fedflow.domain.site import Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
-from fedflow.rpc.client.channels import Channels, ChannelSettings
-from fedflow.rpc.client.routes import Route, Routes, RouteTable
+from fedflow.rpc.client.channels import Channels, ChannelSettings, Sealing
+from fedflow.rpc.client.routes import Route, Routes, RouteTable, parse_address
 from fedflow.rpc.credentials import Credentials, certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
 from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.data_plane.service import DataPlaneService
+from fedflow.rpc.sealed.agreement import SiteKeys
+from fedflow.rpc.sealed.incoming import IncomingCalls
+from fedflow.rpc.server.exchange import KINDS, ExchangeService
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
+from fedflow.wire.exchange import Kind
 from tests.support.certificates import Authority, make_certificate
 
 T = TypeVar("T")
@@ -82,8 +87,11 @@ class DataPlaneServer:
     """Runs a data plane and its gRPC door in a thread. A context manager."""
 
     def __init__(
-        self, party: Party, *, settings: FederationSettings, services: Sequence[AddService] = ()
-    ) -> None:
+        self, party: Party, *, settings: FederationSettings, services: Sequence[AddService] = (),
+        keys: SiteKeys | None = None,
+    ) -> None:  # fmt: skip
+        """`keys`: it can be called, and calls, over an exchange."""
+        self._keys = keys
         self.party = party
         self.settings = settings
         self.directory: Directory | None = None  #: set before the start: one of several servers
@@ -91,7 +99,14 @@ class DataPlaneServer:
         self.socket_path = party.home / "data.sock"
         self.routes = RouteTable(Routes(local=frozenset({party.party_id}), remote={}))
         client = party.credentials.for_client() if party.credentials else None
-        self._channels = Channels(self.routes, credentials=client, settings=ChannelSettings())
+        self._channels = Channels(
+            self.routes,
+            credentials=client,
+            settings=ChannelSettings(),
+            sealing=None
+            if keys is None
+            else Sealing(party_id=party.party_id, keys=lambda: keys, kinds=KINDS),
+        )
         server = party.credentials.for_server() if party.credentials else None
         self._rpc = RpcServer(RpcSettings(port=party.port), credentials=server)
         self.plane: DataPlane
@@ -108,6 +123,12 @@ class DataPlaneServer:
         remote = {p: Route(host="127.0.0.1", port=n, tls=tls) for p, n in ports.items()}
         own = frozenset({self.party.party_id})
         self.routes.replace(Routes(local=own, remote=remote))
+
+    def route_over(self, port: int, parties: Sequence[str]) -> None:
+        """Let this server reach other parties over an exchange at a port of this machine."""
+        over = parse_address(f"exchange://127.0.0.1:{port}", path="routes", tls=True)
+        own = frozenset({self.party.party_id})
+        self.routes.replace(Routes(local=own, remote=dict.fromkeys(parties, over)))
 
     def handle(
         self, session: str, site: Site, *, token: str, incarnation: int = 0
@@ -132,7 +153,8 @@ class DataPlaneServer:
         """Listen on both doors."""
         self._rpc.open()
         service = self._on_loop(self._start())
-        self._rpc.listen([service.add_to, *self._services])
+        over_exchange = ExchangeService(self._incoming_calls)
+        self._rpc.listen([service.add_to, over_exchange.add_to, *self._services])
 
     def stop(self) -> None:
         """Stop both doors."""
@@ -170,6 +192,21 @@ class DataPlaneServer:
             servers=self._relays(), pace=self._rpc.pace,
         )  # fmt: skip
         return self.service
+
+    def _incoming_calls(self) -> IncomingCalls:
+        assert self._keys is not None, "this server is not behind an exchange"
+        handlers = self.service.handlers
+        return IncomingCalls(
+            {
+                Kind.MESSAGES: self._rpc.shares.counting(handlers["Messages"]),
+                Kind.BULK: self._rpc.shares.counting(handlers["Bulk"]),
+            },
+            keys=self._keys,
+            clock=SystemClock(),
+            hosts=self.routes.is_local,
+            admits=self.routes.is_partner,
+            pace=self._rpc.pace,
+        )
 
     def _relays(self) -> Relays | None:
         directory = self.directory

@@ -100,11 +100,6 @@ class NotPartner(FedflowError):
     hint = "Its administrator adds a route to the party, or names it in `partners` of the conf."
 
 
-class NoCertificate(FedflowError):
-    """This server has no certificate, so its tasks can sign nothing."""
-
-    code, retcode, http = 1312, 103, 409
-    hint = "The conf names it under `tls`; `fedflow tls create` makes certificates for trials."
 class SealBroken(FedflowError):
     """What came over the exchange is not what the other party sealed: {reason}."""
 
@@ -144,3 +139,10 @@ class SealMisdirected(FedflowError):
     code, retcode, http = 1316, 109, 400
     public = ("source", "destination")
     hint = "Compare the addresses that the exchange has for its parties."
+
+
+class NoCertificate(FedflowError):
+    """This server has no certificate, so its tasks can sign nothing."""
+
+    code, retcode, http = 1319, 103, 409
+    hint = "The conf names it under `tls`; `fedflow tls create` makes certificates for trials."

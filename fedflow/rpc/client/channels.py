@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
+from fedflow.base.clock import SystemClock
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.values import dataclass
 from fedflow.rpc.client.routes import Route, RouteTable
+from fedflow.wire.exchange import Kind
+
+if TYPE_CHECKING:
+    from fedflow.rpc.sealed.agreement import SiteKeys
+    from fedflow.rpc.sealed.calls import Ends, SealedAioChannel, SealedChannel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +33,29 @@ class ChannelSettings:
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sealing:
+    """What calls over an exchange are sealed with."""
+
+    party_id: str  #: whose calls they are
+    keys: Callable[[], SiteKeys]
+    kinds: Mapping[str, Kind]  #: path of a gRPC method -> the kind of call that it is
+
+
 class Channels:
     """Opens channels by party id. The synchronous ones are shared by all threads."""
 
     def __init__(
         self, routes: RouteTable, *, credentials: grpc.ChannelCredentials | None,
-        settings: ChannelSettings,
+        settings: ChannelSettings, sealing: Sealing | None = None,
     ) -> None:  # fmt: skip
+        """`sealing` None: there are no routes over an exchange."""
+        self._sealing = sealing
         self._routes = routes
         self._credentials = credentials
         self._settings = settings
         self._lock = threading.Lock()
-        self._open: dict[str, tuple[Route, grpc.Channel]] = {}
+        self._open: dict[str, tuple[Route, grpc.Channel | SealedChannel]] = {}
         self._turns: dict[str, int] = {}  #: how often a party's first server was of no use
 
     def route(self, party_id: str) -> Route:
@@ -53,7 +72,7 @@ class Channels:
                 if self.route(party_id) == route:  # nobody else did it meanwhile
                     self._turns[party_id] = self._turns.get(party_id, 0) + 1
 
-    def channel(self, party_id: str) -> grpc.Channel:
+    def channel(self, party_id: str) -> grpc.Channel | SealedChannel:
         """Return the channel for commands to a party, opened at the first call. Raises: NoRoute."""
         route = self.route(party_id)
         with self._lock:
@@ -73,7 +92,7 @@ class Channels:
         if known is not None:
             known[1].close()
 
-    def open_aio_channel(self, party_id: str) -> grpc.aio.Channel:
+    def open_aio_channel(self, party_id: str) -> grpc.aio.Channel | SealedAioChannel:
         """Return a new channel for bulk data, which the caller closes; call it on the event loop.
 
         Raises: NoRoute.
@@ -82,7 +101,12 @@ class Channels:
         options = channel_options(self._settings, party_id, route)
         if self._credentials is None or not route.tls:
             return grpc.aio.insecure_channel(_target(route), options=options)
-        return grpc.aio.secure_channel(_target(route), self._credentials, options=options)
+        opened = grpc.aio.secure_channel(_target(route), self._credentials, options=options)
+        if not route.exchange:
+            return opened
+        from fedflow.rpc.sealed.calls import SealedAioChannel  # with `cryptography`
+
+        return SealedAioChannel(opened, self._ends(party_id))
 
     def close(self) -> None:
         """Close all channels; calls under way fail."""
@@ -91,11 +115,31 @@ class Channels:
         for _, channel in known.values():
             channel.close()
 
-    def _new(self, party_id: str, route: Route) -> grpc.Channel:
+    def _new(self, party_id: str, route: Route) -> grpc.Channel | SealedChannel:
         options = channel_options(self._settings, party_id, route)
         if self._credentials is None or not route.tls:
             return grpc.insecure_channel(_target(route), options=options)
-        return grpc.secure_channel(_target(route), self._credentials, options=options)
+        opened = grpc.secure_channel(_target(route), self._credentials, options=options)
+        if not route.exchange:
+            return opened
+        from fedflow.rpc.sealed.calls import SealedChannel  # with `cryptography`
+
+        return SealedChannel(opened, self._ends(party_id))
+
+    def _ends(self, party_id: str) -> Ends:
+        """Return what calls to a party are sealed with. Raises: NoRoute: nothing is given."""
+        from fedflow.rpc.sealed.calls import Ends
+
+        sealing = self._sealing
+        if sealing is None:
+            raise NoRoute(party_id=party_id)
+        return Ends(
+            source=sealing.party_id,
+            destination=party_id,
+            keys=sealing.keys(),
+            clock=SystemClock(),
+            kinds=sealing.kinds,
+        )
 
 
 def _target(route: Route) -> str:
@@ -104,7 +148,7 @@ def _target(route: Route) -> str:
     gRPC takes a list of numeric addresses only, so names are looked up here.
     """
     if not route.others:
-        return route.address
+        return route.host_port
     numeric = [_numeric(one) for one in (route, *route.others)]
     if all(host.version == 4 for host, _ in numeric):
         return "ipv4:" + ",".join(f"{host}:{port}" for host, port in numeric)

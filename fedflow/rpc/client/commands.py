@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import grpc
+import grpc.aio
 
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import NotLeading
@@ -16,6 +17,7 @@ from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.rpc.client.channels import Channels
 from fedflow.wire.envelope import encode, parse_reply
+from fedflow.wire.exchange import SAYS
 from fedflow.wire.headers import ANSWER_PROTOCOL, SITE_SIGNATURE
 from fedflow.wire.packet import (
     METHOD,
@@ -152,9 +154,11 @@ _CAUSES: Final = (
 
 def why(exc: grpc.RpcError | ValueError, deadline_s: float, *, tls: bool) -> str:
     """Return in a few words why a call failed."""
-    if not isinstance(exc, grpc.Call):
+    if not isinstance(exc, grpc.Call | grpc.aio.AioRpcError):
         return "the channel was closed"
     code, details = exc.code(), (exc.details() or "")
+    if details.startswith(SAYS):
+        return details
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Message("no answer within {seconds:g} s", deadline_s)
     if code is grpc.StatusCode.UNIMPLEMENTED:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from fedflow.base.errors.start import BadSetting
+from fedflow.base.settings import OVER_EXCHANGE
 from fedflow.base.values import dataclass
+from fedflow.wire.exchange import EXCHANGE
 
 OWN: Final = "0"  #: the party id that always means this server
-DEFAULT: Final = "default"  #: the route for parties that have none of their own: an exchange
+DEFAULT: Final = "default"  #: the route for parties that have none of their own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,12 +23,18 @@ class Route:
     port: int
     tls: bool = True
     name: str | None = None  #: DNS name in its certificate; None: `party-<party id>`
+    exchange: bool = False  #: an exchange is there: what goes to the party is sealed for it
     others: tuple[Route, ...] = ()  #: further servers of the same party, for when this one is away
 
     @property
-    def address(self) -> str:
+    def host_port(self) -> str:
         """Return `host:port`, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """Return the address as settings have it."""
+        return OVER_EXCHANGE + self.host_port if self.exchange else self.host_port
 
     def turned(self, times: int) -> Route:
         """Return the same servers beginning with another one: each in its turn comes first."""
@@ -120,11 +128,17 @@ def _parse_addresses(text: str, *, path: str, tls: bool) -> Route:
 
 
 def parse_address(text: str, *, path: str, tls: bool) -> Route:
-    """Return the route to `host:port` or `[ipv6]:port`. Raises: BadSetting: it is neither."""
-    host, colon, port = text.strip().rpartition(":")
+    """Return the route to `host:port` or `[ipv6]:port`, over an exchange if `exchange://` is before
+    it. Raises: BadSetting: it is neither.
+    """
+    is_exchange = text.strip().startswith(OVER_EXCHANGE)
+    host, colon, port = text.strip().removeprefix(OVER_EXCHANGE).rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not host or not (port.isascii() and port.isdigit()):
         raise BadSetting(path=path, reason=f"{text!r} is not HOST:PORT")
     if not 1 <= int(port) <= 65535:
         raise BadSetting(path=path, reason=f"{port} is not a port (1 to 65535)")
+    if is_exchange:
+        name = f"party-{EXCHANGE}"
+        return Route(host=host, port=int(port), tls=tls, name=name, exchange=True)
     return Route(host=host, port=int(port), tls=tls)

@@ -119,14 +119,18 @@ class DataPlaneService:
         self._freed = asyncio.Event()
         self._streams = Shares(WAITING_STREAMS * settings.max_inbound)  #: those that wait included
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the service on a server that has not started."""
-        handlers = {
+    @property
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        """Return what answers each method of the service."""
+        return {
             "Messages": grpc.stream_stream_rpc_method_handler(self._messages),
             "Bulk": grpc.stream_stream_rpc_method_handler(self._bulk),
         }
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service on a server that has not started."""
         server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("fedflow.v1.DataPlane", handlers),)
+            (grpc.method_handlers_generic_handler("fedflow.v1.DataPlane", self.handlers),)
         )
 
     async def _messages(self, _: Any, context: Any) -> None:

@@ -56,8 +56,8 @@ class RpcServer:
         """`admits` tells whether this server answers a party that a certificate names."""
         self._settings = settings
         self._credentials = credentials
-        self._admits = admits
         self.pace = Pace()  #: of all services
+        self.shares = CallShares(settings.calls, admits=admits, pace=self.pace)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -107,7 +107,7 @@ class RpcServer:
     async def _listen(self, services: Sequence[AddService]) -> None:
         server = grpc.aio.server(
             options=_options(self._settings),
-            interceptors=[CallShares(self._settings.calls, admits=self._admits, pace=self.pace)],
+            interceptors=[self.shares],
             maximum_concurrent_rpcs=_REFUSED * self._settings.calls,
         )
         for add in services:

@@ -87,12 +87,17 @@ class UnaryService:
         self._large = Turns(_LARGE_CALLS)
         self._closed = False
 
+    @property
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        """Return what answers each method of the service."""
+        _, _, method = METHOD.split("/")
+        return {method: grpc.stream_unary_rpc_method_handler(self._serve)}  # not received yet
+
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service; call it on the server's event loop."""
-        _, service, method = METHOD.split("/")
-        handler = grpc.stream_unary_rpc_method_handler(self._serve)  # called before it is received
+        _, service, _ = METHOD.split("/")
         server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+            (grpc.method_handlers_generic_handler(service, self.handlers),)
         )
 
     def close(self) -> None:

@@ -1,0 +1,322 @@
+"""Calls to a party behind an exchange: channels that seal what goes through another channel.
+
+They have of gRPC's channels what commands and the data plane use. Each has a session of its own,
+which is agreed on at the first call and replaced when it is old. Whatever is wrong with what comes
+back is an `AioRpcError`, as if the line had broken, so who calls tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import SealBroken
+from fedflow.base.values import dataclass
+from fedflow.rpc.sealed import agreement
+from fedflow.rpc.sealed.agreement import Proposal, Session, SiteKeys
+from fedflow.rpc.sealed.records import DOWN, UP, Flag, Opener, Sealer
+from fedflow.rpc.sealed.sessions import LIFETIME_S
+from fedflow.wire.exchange import DESTINATION, METHOD, UNKNOWN_SESSION, CallHeader, Kind
+
+logger = logging.getLogger(__name__)
+
+MAX_CALLS: Final = 1_000_000  #: of one session
+AGREE_S: Final = 15.0  #: deadline of agreeing on a session, seconds
+_CODE: Final = struct.Struct("<B")
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ends:
+    """The two ends of sealed calls, and what proves them."""
+
+    source: str
+    destination: str
+    keys: SiteKeys = field(repr=False)
+    clock: Clock = field(repr=False)
+    kinds: Any  #: path of a gRPC method -> the kind of call that it is
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what the exchange routes a call by."""
+        return ((DESTINATION, self.destination),)
+
+    def propose(self) -> Proposal:
+        """Return a proposal of a session; it takes a signature, about a millisecond."""
+        return agreement.propose(
+            self.source, self.destination, keys=self.keys, now_ms=self.clock.now_ms()
+        )
+
+    def conclude(self, proposal: Proposal, answer: object) -> Session:
+        """Return the session that was agreed on. Raises: FedflowError."""
+        if not isinstance(answer, bytes):
+            raise SealBroken(reason="there is no answer")
+        return agreement.conclude(proposal, answer, keys=self.keys, now_ms=self.clock.now_ms())
+
+
+class Numbered:
+    """A session and the number of its last call (thread-safe)."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._calls = 0
+        self._since_s = time.monotonic()
+        self._lock = threading.Lock()
+
+    @property
+    def is_old(self) -> bool:
+        """Tell whether new calls need a new session."""
+        return self._calls >= MAX_CALLS or time.monotonic() - self._since_s > LIFETIME_S
+
+    def next_header(self, kind: Kind, *, now_ms: int) -> bytes:
+        """Return the header of a new call."""
+        with self._lock:
+            self._calls += 1
+            call = self._calls
+        return CallHeader(
+            kind=kind, session=self.session.session_id, call=call, time_ms=now_ms
+        ).pack()
+
+
+HELLO: Final = CallHeader(kind=Kind.HELLO).pack()
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+class SealedChannel:
+    """Carries commands; used by many threads."""
+
+    def __init__(self, outer: grpc.Channel, ends: Ends) -> None:
+        self._outer = outer
+        self._ends = ends
+        self._lock = threading.Lock()
+        self._session: Numbered | None = None
+
+    def unary_unary(self, method: str) -> Callable[..., bytes]:
+        """Return a function that sends a message and returns the answer. It raises what gRPC's
+        raises: `grpc.RpcError`, ValueError.
+        """
+        kind = self._ends.kinds[method]
+
+        def call(raw: bytes, *, timeout: float, metadata: object = ()) -> bytes:
+            deadline_s = time.monotonic() + timeout
+            try:
+                answer = self._try(kind, raw, deadline_s)
+                if answer is None:  # its server was started again, or it is another one
+                    self._session = None
+                    answer = self._try(kind, raw, deadline_s)
+            except FedflowError as exc:
+                raise failed(exc) from exc
+            if answer is None:
+                raise _error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
+            return answer
+
+        return call
+
+    def close(self) -> None:
+        """Close the channel; calls under way fail."""
+        self._outer.close()
+
+    def _try(self, kind: Kind, raw: bytes, deadline_s: float) -> bytes | None:
+        """Return the answer; None: the session is not known there. Raises: FedflowError."""
+        numbered = self._agreed(deadline_s)
+        header = numbered.next_header(kind, now_ms=self._ends.clock.now_ms())
+        secret = numbered.session.secret
+        record = Sealer(secret, header, direction=UP).seal(raw, Flag.LAST)
+        found = self._send(header + record, deadline_s)
+        if found == UNKNOWN_SESSION:
+            return None
+        data, flags = Opener(secret, header, direction=DOWN).open(found)
+        if flags & Flag.REFUSAL:
+            raise _refused(data)
+        if not flags & Flag.LAST:
+            raise SealBroken(reason="an answer is cut off")
+        return data
+
+    def _agreed(self, deadline_s: float) -> Numbered:
+        with self._lock:
+            if self._session is None or self._session.is_old:
+                proposal = self._ends.propose()
+                answer = self._send(HELLO + proposal.message, deadline_s)
+                self._session = Numbered(self._ends.conclude(proposal, answer))
+            return self._session
+
+    def _send(self, message: bytes, deadline_s: float) -> bytes:
+        left_s = max(deadline_s - time.monotonic(), 0.001)
+        answer: bytes = self._outer.unary_unary(METHOD)(
+            message, timeout=left_s, metadata=self._ends.metadata
+        )
+        return answer
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+class SealedAioChannel:
+    """Carries streams of the data plane. Belongs to one event loop."""
+
+    def __init__(self, outer: grpc.aio.Channel, ends: Ends) -> None:
+        self.outer = outer
+        self.ends = ends
+        self._lock = asyncio.Lock()
+        self._session: Numbered | None = None
+
+    def stream_stream(self, method: str) -> Callable[..., SealedStream]:
+        """Return a function that opens a stream; it begins with its first message."""
+        kind = self.ends.kinds[method]
+        return lambda metadata=(): SealedStream(self, kind)
+
+    async def close(self, grace_s: float | None = None) -> None:
+        """Close the channel; streams break."""
+        await self.outer.close(grace_s)
+
+    async def agreed(self) -> Numbered:
+        """Return the session of new calls. Raises: FedflowError, what gRPC raises."""
+        async with self._lock:
+            if self._session is None or self._session.is_old:
+                proposal = await asyncio.to_thread(self.ends.propose)
+                call = self.outer.stream_stream(METHOD)(metadata=self.ends.metadata)
+                try:
+                    async with asyncio.timeout(AGREE_S):
+                        await call.write(HELLO + proposal.message)
+                        answer = await call.read()
+                except TimeoutError:
+                    raise _error(grpc.StatusCode.UNAVAILABLE, "the party does not answer") from None
+                finally:
+                    call.cancel()
+                self._session = Numbered(
+                    await asyncio.to_thread(self.ends.conclude, proposal, answer)
+                )
+            return self._session
+
+    def forget(self, numbered: Numbered) -> None:
+        """Use another session for new calls."""
+        if self._session is numbered:
+            self._session = None
+
+
+class SealedStream:
+    """One call with messages both ways. Raises what gRPC's streams raise."""
+
+    def __init__(self, channel: SealedAioChannel, kind: Kind) -> None:
+        self._channel = channel
+        self._kind = kind
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._call: Any = None
+        self._numbered: Numbered | None = None
+        self._up: Sealer
+        self._down: Opener
+        self._is_over = False
+
+    async def write(self, data: bytes) -> None:
+        """Send a message; the first one begins the call."""
+        if self._numbered is None:
+            try:
+                await self._begin(data)
+            except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError) as exc:
+                self._fail(exc)
+                raise
+            except FedflowError as exc:
+                error = failed(exc)
+                self._fail(error)
+                raise error from exc
+        else:
+            await self._call.write(self._up.seal(data))
+
+    async def read(self) -> Any:
+        """Return the next message, `grpc.aio.EOF` after the last."""
+        await asyncio.shield(self._begun)
+        if self._is_over:
+            return grpc.aio.EOF
+        raw = await self._call.read()
+        if not isinstance(raw, bytes):
+            raise _error(grpc.StatusCode.UNAVAILABLE, "the stream was cut off")
+        if raw == UNKNOWN_SESSION:
+            if self._numbered is not None:
+                self._channel.forget(self._numbered)
+            raise _error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
+        try:
+            data, flags = self._down.open(raw)
+        except FedflowError as exc:
+            raise failed(exc) from exc
+        self._is_over = bool(flags & Flag.LAST)
+        if flags & Flag.REFUSAL:
+            raise _refused(data)
+        return grpc.aio.EOF if self._is_over else data
+
+    async def done_writing(self) -> None:
+        """End the own direction."""
+        await self._call.write(self._up.seal(b"", Flag.LAST))
+        await self._call.done_writing()
+
+    def cancel(self) -> None:
+        """End the call at once."""
+        if not self._begun.done():
+            self._fail(_error(grpc.StatusCode.CANCELLED, "the call was cancelled"))
+        if self._call is not None:
+            self._call.cancel()
+
+    async def code(self) -> grpc.StatusCode:
+        """Return how the call ended, once it has."""
+        return grpc.StatusCode.OK if self._is_over else await self._call.code()
+
+    async def details(self) -> str:
+        """Return why it ended so."""
+        return "" if self._is_over else str(await self._call.details() or "")
+
+    async def _begin(self, data: bytes) -> None:
+        ends = self._channel.ends
+        numbered = await self._channel.agreed()
+        if self._begun.done():  # it was canceled meanwhile
+            self._begun.result()
+        header = numbered.next_header(self._kind, now_ms=ends.clock.now_ms())
+        secret = numbered.session.secret
+        self._up = Sealer(secret, header, direction=UP)
+        self._down = Opener(secret, header, direction=DOWN)
+        self._call = self._channel.outer.stream_stream(METHOD)(metadata=ends.metadata)
+        self._numbered = numbered
+        await self._call.write(header + self._up.seal(data))
+        if not self._begun.done():
+            self._begun.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._begun.done():
+            self._begun.set_exception(error)
+            self._begun.exception()  # it is raised to whoever reads, if somebody does
+
+
+def refusal_bytes(code: grpc.StatusCode, details: str) -> bytes:
+    """Return what a record with the flag `REFUSAL` holds."""
+    return _CODE.pack(code.value[0]) + details.encode()
+
+
+def failed(error: FedflowError) -> grpc.aio.AioRpcError:
+    """Return what is wrong with a session or record as gRPC says it."""
+    logger.warning(
+        "a call over an exchange: %s", error.message, extra={"action": "seal", "error": error.name}
+    )
+    wrong = isinstance(error, SealBroken)
+    code = grpc.StatusCode.DATA_LOSS if wrong else grpc.StatusCode.UNAVAILABLE
+    return _error(code, f"{error.name}: {error.message}")
+
+
+def _refused(data: bytes) -> grpc.aio.AioRpcError:
+    code = _CODES.get(data[0] if data else -1, grpc.StatusCode.UNKNOWN)
+    return _error(code, data[1:].decode(errors="replace"))
+
+
+def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing, details=details)
