@@ -1,0 +1,105 @@
+"""Puts an exchange together: the port that parties call, the ways to them, and the status port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, Final
+
+import msgspec
+
+from fedflow.base.clock import SystemClock
+from fedflow.exchange.parties import parties_of
+from fedflow.exchange.relay import Lines, RelayService
+from fedflow.exchange.settings import ExchangeSettings
+from fedflow.exchange.traffic import Traffic
+from fedflow.http.server import HttpServer, HttpSettings
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.credentials import credentials_in
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.wire.exchange import EXCHANGE
+
+logger = logging.getLogger(__name__)
+
+_MIB: Final = 1 << 20
+_GRACE_S: Final = 0.2  #: streams of values do not end alone
+
+
+class ExchangeProcess:
+    """One exchange, from `open` to `close`."""
+
+    def __init__(self, settings: ExchangeSettings) -> None:
+        self._settings = settings
+        self._stack = ExitStack()
+        self.traffic = Traffic()
+        self.port = self.status_port = 0
+
+    def open(self) -> None:
+        """Listen. Raises: BadCertificate, PortInUse; what was opened is closed by `close`."""
+        settings = self._settings
+        credentials = credentials_in(settings.tls, party_id=EXCHANGE, now_ms=SystemClock().now_ms())
+        if credentials is None:
+            raise AssertionError("the settings were checked")
+        message_bytes = settings.limits.message_mib * _MIB
+        channels = Channels(
+            RouteTable(make_routes((), settings.parties, tls=True)),
+            credentials=credentials.for_client(),
+            settings=ChannelSettings(message_bytes=message_bytes),
+        )
+        rpc = RpcServer(
+            RpcSettings(
+                host=settings.host,
+                port=settings.port,
+                message_bytes=message_bytes,
+                calls=settings.limits.calls,
+            ),
+            credentials=credentials.for_server(),
+            admits=settings.parties.__contains__,
+        )
+        rpc.open()
+        self._stack.callback(rpc.stop, _GRACE_S)
+        lines = Lines(channels.open_aio_channel)
+        rate = settings.limits.mib_per_s
+        service = RelayService(
+            parties_of(settings.parties, settings.pairs),
+            lines,
+            self.traffic,
+            bytes_per_s=None if rate is None else rate * _MIB,
+        )
+        self._stack.callback(
+            lambda: asyncio.run_coroutine_threadsafe(lines.close(), rpc.loop).result(10)
+        )
+        rpc.listen([service.add_to])
+        self.port = rpc.port
+        http = HttpServer(self._status, HttpSettings(threads=2), name="fedflow-status")
+        self._stack.callback(http.stop, 2.0)
+        http.listen_tcp(settings.status.host, settings.status.port)
+        self.status_port = http.port
+
+    def close(self) -> None:
+        """End everything; calls under way break, and are made again by who made them."""
+        self._stack.close()
+
+    def _status(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer a request of the status port."""
+        path = environ.get("PATH_INFO", "")
+        status, kind = "200 OK", "application/json"
+        if path == "/metrics":
+            kind, body = "text/plain; version=0.0.4", "".join(self.traffic.as_metrics()).encode()
+        elif path == "/healthz":
+            body = b'{"status":"ok"}'
+        elif path == "/readyz":
+            body = msgspec.json.encode(
+                {"ready": True, "parties": sorted(self._settings.parties), "reasons": []}
+            )
+        elif path == "/traffic":
+            body = msgspec.json.encode(self.traffic.as_json())
+        else:
+            status, body = "404 Not Found", b'{"error":"no such route"}'
+        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [b"" if environ.get("REQUEST_METHOD") == "HEAD" else body]

@@ -1,0 +1,151 @@
+"""An exchange whose operator looks at what passes, and changes it: for tests.
+
+The relay, the port and the channels are those of a real exchange; a `Tap` sits on its way to the
+called party.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import grpc
+import grpc.aio
+
+from fedflow.exchange.parties import parties_of
+from fedflow.exchange.relay import Lines, RelayService
+from fedflow.exchange.traffic import Traffic
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.wire.exchange import METHOD, Kind
+from tests.support.certificates import Authority
+from tests.support.data_plane import credentials_of
+
+Way = Literal["up", "down"]
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Passing:
+    """One message that passes."""
+
+    party: str  #: the called one
+    kind: Kind
+    call: int  #: which one, counted from 1
+    way: Way
+    number: int  #: in its call and way, from 0
+    data: bytes = field(repr=False)
+
+
+@dataclass
+class Tap:
+    """What an operator does: keeps everything, and gives other messages on in place of one."""
+
+    alter: Callable[[Passing], Sequence[bytes]] | None = None
+    redirect: Mapping[str, str] = field(default_factory=dict)  #: who is called in place of whom
+    seen: list[Passing] = field(default_factory=list)
+    calls: int = 0
+
+    def passes(self, one: Passing) -> Sequence[bytes]:
+        """Return what is given on."""
+        self.seen.append(one)
+        return [one.data] if self.alter is None else self.alter(one)
+
+
+class TestExchange:
+    """A running exchange with a tap. A context manager."""
+
+    __test__ = False
+
+    def __init__(self, addresses: dict[str, str], *, authority: Authority, tap: Tap) -> None:
+        self._credentials = credentials_of("exchange", authority)
+        self._addresses = addresses
+        self._tap = tap
+        self._stack = ExitStack()
+        self.traffic = Traffic()
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        credentials = self._credentials
+        channels = Channels(
+            RouteTable(make_routes((), self._addresses, tls=True)),
+            credentials=credentials.for_client(),
+            settings=ChannelSettings(message_bytes=16 * MIB),
+        )
+        self._rpc = RpcServer(
+            RpcSettings(port=self.port, message_bytes=16 * MIB),
+            credentials=credentials.for_server(),
+        )
+        self._rpc.open()
+        lines = _TappedLines(channels.open_aio_channel, self._tap)
+        service = RelayService(parties_of(self._addresses, None), lines, self.traffic)
+        self._rpc.listen([service.add_to])
+        self.port = self._rpc.port
+        self._stack.callback(self._rpc.stop, 0.0)
+        self._stack.callback(self._on_loop, lines.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def call_again(self, party: str, messages: Sequence[bytes]) -> list[bytes]:
+        """Send messages to a party as a new call; return what it answers. Raises: RpcError."""
+
+        async def call() -> list[bytes]:
+            channel = grpc.aio.secure_channel(
+                self._addresses[party], self._credentials.for_client(),
+                options=[("grpc.ssl_target_name_override", f"party-{party}")],
+            )  # fmt: skip
+            async with channel:
+                stream = channel.stream_stream(METHOD)()
+                for message in messages:
+                    await stream.write(message)
+                await stream.done_writing()
+                return [answer async for answer in stream]
+
+        return asyncio.run_coroutine_threadsafe(call(), self._rpc.loop).result(20)
+
+    def _on_loop(self, work: Callable[[], Any]) -> None:
+        asyncio.run_coroutine_threadsafe(work(), self._rpc.loop).result(10)
+
+
+class _TappedLines(Lines):
+    def __init__(self, open_channel: Callable[[str], grpc.aio.Channel], tap: Tap) -> None:
+        super().__init__(open_channel)
+        self._tap = tap
+
+    def call(self, party_id: str, kind: Kind) -> Any:
+        self._tap.calls += 1
+        found = super().call(self._tap.redirect.get(party_id, party_id), kind)
+        return _TappedCall(found, self._tap, party_id, kind, self._tap.calls)
+
+
+class _TappedCall:
+    def __init__(self, call: Any, tap: Tap, party: str, kind: Kind, number: int) -> None:
+        self._call = call
+        self._tap = tap
+        self._about = (party, kind, number)
+        self._up = self._down = 0
+        self._waiting: list[bytes] = []
+        self.cancel = call.cancel
+        self.done_writing = call.done_writing
+
+    async def write(self, data: bytes) -> None:
+        passing = Passing(*self._about, "up", self._up, data)
+        self._up += 1
+        for one in self._tap.passes(passing):
+            await self._call.write(one)
+
+    async def read(self) -> Any:
+        while not self._waiting:
+            raw = await self._call.read()
+            if not isinstance(raw, bytes):
+                return raw
+            passing = Passing(*self._about, "down", self._down, raw)
+            self._down += 1
+            self._waiting += self._tap.passes(passing)
+        return self._waiting.pop(0)
