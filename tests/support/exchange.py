@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -20,6 +20,7 @@ from fedflow.exchange.relay import Lines, RelayService
 from fedflow.exchange.traffic import Traffic
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.data_plane.streams import BROKEN
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.wire.exchange import METHOD, Kind
 from tests.support.certificates import Authority
@@ -46,6 +47,7 @@ class Tap:
     """What an operator does: keeps everything, and gives other messages on in place of one."""
 
     alter: Callable[[Passing], Sequence[bytes]] | None = None
+    cut: Callable[[Passing], bool] = lambda _: False  #: end the caller's direction in place of it
     redirect: Mapping[str, str] = field(default_factory=dict)  #: who is called in place of whom
     seen: list[Passing] = field(default_factory=list)
     calls: int = 0
@@ -92,20 +94,23 @@ class TestExchange:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def call_again(self, party: str, messages: Sequence[bytes]) -> list[bytes]:
-        """Send messages to a party as a new call; return what it answers. Raises: RpcError."""
+    def call_again(self, party: str, messages: Sequence[bytes]) -> str:
+        """Send messages to a party as a new call; return why it ended, empty: it was answered."""
 
-        async def call() -> list[bytes]:
+        async def call() -> str:
             channel = grpc.aio.secure_channel(
                 self._addresses[party], self._credentials.for_client(),
                 options=[("grpc.ssl_target_name_override", f"party-{party}")],
             )  # fmt: skip
             async with channel:
                 stream = channel.stream_stream(METHOD)()
-                for message in messages:
-                    await stream.write(message)
-                await stream.done_writing()
-                return [answer async for answer in stream]
+                with suppress(*BROKEN):  # it may end before it has all
+                    for message in messages:
+                        await stream.write(message)
+                    await stream.done_writing()
+                    while isinstance(await stream.read(), bytes):
+                        pass
+                return str(await stream.details() or "")
 
         return asyncio.run_coroutine_threadsafe(call(), self._rpc.loop).result(20)
 
@@ -137,6 +142,9 @@ class _TappedCall:
     async def write(self, data: bytes) -> None:
         passing = Passing(*self._about, "up", self._up, data)
         self._up += 1
+        if self._tap.cut(passing):
+            await self._call.done_writing()
+            return
         for one in self._tap.passes(passing):
             await self._call.write(one)
 

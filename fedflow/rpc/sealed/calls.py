@@ -21,7 +21,8 @@ import grpc.aio
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.parties import SealBroken
+from fedflow.base.errors.parties import NotPartner, SealBroken, SealCutOff
+from fedflow.base.errors.requests import NotSigned
 from fedflow.base.values import dataclass
 from fedflow.rpc.sealed import agreement
 from fedflow.rpc.sealed.agreement import Proposal, Session, SiteKeys
@@ -307,9 +308,16 @@ def failed(error: FedflowError) -> grpc.aio.AioRpcError:
     logger.warning(
         "a call over an exchange: %s", error.message, extra={"action": "seal", "error": error.name}
     )
-    wrong = isinstance(error, SealBroken)
-    code = grpc.StatusCode.DATA_LOSS if wrong else grpc.StatusCode.UNAVAILABLE
-    return _error(code, f"{error.name}: {error.message}")
+    return _error(status_of(error), f"{error.name}: {error.message}")
+
+
+def status_of(error: FedflowError) -> grpc.StatusCode:
+    """Return the status of a call that fails so; who has no key here need not try again."""
+    if isinstance(error, SealBroken | SealCutOff):
+        return grpc.StatusCode.DATA_LOSS
+    if isinstance(error, NotSigned | NotPartner):
+        return grpc.StatusCode.UNAUTHENTICATED
+    return grpc.StatusCode.UNAVAILABLE
 
 
 def _refused(data: bytes) -> grpc.aio.AioRpcError:

@@ -12,11 +12,11 @@ import grpc.aio
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.parties import NotPartner, SealBroken, SealCutOff, SealMisdirected
+from fedflow.base.errors.parties import NotPartner, SealCutOff, SealMisdirected
 from fedflow.rpc.callers import caller_of
 from fedflow.rpc.pace import Pace
 from fedflow.rpc.sealed.agreement import SiteKeys, accept, check_time, read_hello
-from fedflow.rpc.sealed.calls import refusal_bytes
+from fedflow.rpc.sealed.calls import refusal_bytes, status_of
 from fedflow.rpc.sealed.records import DOWN, UP, Flag, Opener, Sealer
 from fedflow.rpc.sealed.sessions import OpenSession, Sessions
 from fedflow.wire.exchange import HEADER_BYTES, UNKNOWN_SESSION, CallHeader, Kind, read_header
@@ -66,12 +66,7 @@ class IncomingCalls:
                 "refused a call over an exchange: %s", exc.message,
                 extra={"action": "refuse_sealed_call", "error": exc.name},
             )  # fmt: skip
-            code = (
-                grpc.StatusCode.DATA_LOSS
-                if isinstance(exc, SealBroken | SealCutOff)
-                else grpc.StatusCode.UNAVAILABLE
-            )
-            await context.abort(code, f"{exc.name}: {exc.message}")
+            await context.abort(status_of(exc), f"{exc.name}: {exc.message}")
 
     def _agree(self, message: bytes) -> bytes:
         """Return the answer to a proposal.
