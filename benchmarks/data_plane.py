@@ -129,9 +129,9 @@ def hear() -> Any:
 class Child:
     """A process that answers JSON lines."""
 
-    def __init__(self, kind: str, spec: dict[str, Any]) -> None:
+    def __init__(self, kind: str, spec: dict[str, Any], *, script: str = __file__) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, kind, json.dumps(spec)],
+            [sys.executable, script, kind, json.dumps(spec)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -198,11 +198,11 @@ class Calls(threading.Thread):
 class Memory(threading.Thread):
     """The most memory that each process added, sampled every 10 ms (anonymous pages)."""
 
-    def __init__(self, children: list[Child]) -> None:
+    def __init__(self, pids: list[int]) -> None:
         super().__init__(name="memory")
-        self._pids = [c.stats.pid for c in children]
+        self._pids = pids
         self._start = [anonymous_mib(p) for p in self._pids]
-        self.added_mib = [0.0] * len(children)
+        self.added_mib = [0.0] * len(pids)
         self._stop_event = threading.Event()
         self.start()
 
@@ -282,7 +282,7 @@ def main() -> None:
         idle = calls.stop()
         guest.ask({"do": "prepare", "mib": args.mib})
         calls = Calls(ports["10000"], home)
-        memory = Memory([server_a, server_b])
+        memory = Memory([server_a.stats.pid, server_b.stats.pid])
         rates, cpu_rates = [], []
         for i in range(args.rounds):
             cpu_s = sum(c.cpu_s() for c in children)
