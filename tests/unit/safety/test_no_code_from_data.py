@@ -59,6 +59,7 @@ IMPORTERS = {
     "cli/main.py": "the modules of its own package that say they are a command",
     "spark/python_check.py": "a fixed list of libraries",
     "components/registry.py": "the shipped components and installed entry points",
+    "flower/project.py": "a Flower project below the folder that this site's provider names",
     "serving/scoring/registry.py": "the tables of the same module",
     "testing/trial.py": "what the person who tries a component out names on the command line",
     "worker/zygote.py": "the modules that its own server names on the command line",
