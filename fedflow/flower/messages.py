@@ -89,9 +89,12 @@ def _parsed(data: object) -> MessageProto:
     if not isinstance(data, bytes):
         raise ValueError(f"not a message of Flower, but a {type(data).__name__}")  # noqa: TRY004
     try:
-        return MessageProto.FromString(data)
+        proto = MessageProto.FromString(data)
     except DecodeError as exc:
         raise ValueError("not a message of Flower") from exc
+    if proto.HasField("content") == proto.HasField("error"):
+        raise ValueError("a message has either content or an error")
+    return proto
 
 
 def _message(proto: MessageProto, *, finite: bool) -> Message:
