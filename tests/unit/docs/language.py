@@ -19,7 +19,7 @@ MAX_WORDS: Final = 25  #: in a sentence
 MAX_CELL: Final = 200  #: characters of a table's cell, as it is read
 MAX_LINE: Final = 120  #: characters
 LISTED: Final = Path(__file__).with_name("pages_to_rewrite.txt")
-_HIDDEN = (".venv", ".git", ".clients", "build", "node_modules")
+_HIDDEN = (".venv", ".git", ".clients", ".flower", "build", "node_modules")
 
 
 def pages() -> list[str]:

@@ -1,0 +1,1 @@
+"""numpy-app: logistic regression, trained where the data are."""

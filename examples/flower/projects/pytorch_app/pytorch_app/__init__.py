@@ -1,0 +1,1 @@
+"""pytorch-app: a small network, trained with FedAdam."""

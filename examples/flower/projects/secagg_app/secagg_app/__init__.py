@@ -1,0 +1,1 @@
+"""secagg-app: numpy-app with secure aggregation."""

@@ -1,0 +1,1 @@
+"""sklearn-app: logistic regression of scikit-learn, averaged over the nodes."""
