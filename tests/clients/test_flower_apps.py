@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clients.flower import PYTHON
 from tests.e2e.jobs import Json
 from tests.e2e.servers import (
     ARBITER,
@@ -25,8 +24,6 @@ from tests.e2e.servers import (
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-FOLDER = Path(os.environ.get("FEDFLOW_FLOWER", ROOT / ".flower"))
-PYTHON = FOLDER / "bin" / "python"
 FEATURES = 10
 
 RAISING = """
@@ -48,7 +45,6 @@ def _nothing_is_left() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Give two servers with a provider of Flower apps and halves of one table."""
-    assert PYTHON.exists(), f"{PYTHON} is missing: run bin/flower"
     place = tmp_path_factory.mktemp("p")
     provider = place / "flower"
     shutil.copytree(ROOT / "examples" / "flower", provider, ignore=shutil.ignore_patterns("test*"))

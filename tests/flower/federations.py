@@ -20,11 +20,11 @@ NODES = {SERVER_NODE + 1 + i: site for i, site in enumerate(CLIENTS)}
 SAID = {"flwr": "1.41.0", "app": "test", "version": "1"}
 RUN = 77
 
-Client = Callable[[Any], None]  #: gets its federation, plays a client
+identify(RUN, SERVER_NODE)  # messages are made before there is a federation
 
 
 def federation() -> LocalFederation:
-    identify(RUN, SERVER_NODE)
+    """Return the federation of the server and its clients."""
     return LocalFederation((SERVER, *CLIENTS), receive_timeout_s=20.0)
 
 

@@ -1,0 +1,1 @@
+"""xgboost-app: boosted trees of all nodes in one model."""
