@@ -77,11 +77,14 @@ class Aggregator:
         }
 
     def receive(self, member: str, value: object) -> bool:
-        """Take a message of a member; False: it is too late for its stage, and left out.
+        """Take a message of a member; False: it is left out, the member or its message is too late.
 
-        Raises: DishonestParty: it breaks the rules, and the round is given up.
+        Raises: DishonestParty: it breaks the rules, and the round is given up. The round goes on if
+            that party is no member.
         """
         self._check_open()
+        if not self._plan.has(member):
+            raise self._dishonest(member, "it is not a member")
         try:
             return self._receive(member, value)
         except FedflowError as exc:
@@ -119,12 +122,8 @@ class Aggregator:
 
     def _receive(self, member: str, value: object) -> bool:
         plan, stage = self._plan, self._stage
-        if not plan.has(member):
-            raise self._dishonest(member, "it is not a member")
-        if stage is None or self._is_late(member, value):
+        if stage is None or member not in self._sets[-1] or self._is_late(member, value):
             return False
-        if member not in self._sets[-1]:
-            raise self._dishonest(member, f"it was left out before {stage.value}")
         if member in self._arrived[stage]:
             raise self._dishonest(member, f"it sends {stage.value} twice")
         fields = _FIELDS[stage] | ({"signature"} if self._has_signature(stage) else set())

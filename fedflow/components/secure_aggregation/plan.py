@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Final, Literal
 
+import numpy as np
+
 MOST_MEMBERS: Final = 1000
 MOST_NUMBERS: Final = 1 << 32  #: of a vector
 ALL_PAIRS_BYTES: Final = 1 << 30
@@ -197,17 +199,10 @@ def _smallest_cut(present: list[bool], half: int) -> int | None:
     between them, on both sides.
     """
     count = len(present)
-    around = [0]
-    for one in present + present:
-        around.append(around[-1] + one)
-
-    def within(start: int, end: int) -> int:
-        return around[end] - around[start]
-
-    cuts = [
-        within(first, first + half) + within(second, second + half)
-        for first in range(count)
-        for second in range(first + half + 1, min(count, first + count - half))
-        if within(first + half, second) and within(second + half, first + count)
-    ]
-    return min(cuts, default=None)
+    before = np.concatenate([[0], np.cumsum(present + present)])
+    first, second = np.triu_indices(count, half + 1)
+    runs = before[half:] - before[:-half]  #: present in the run that begins at a place
+    between = before[second] - before[first + half]
+    around = before[first + count] - before[second + half]
+    cuts = (runs[first] + runs[second])[(between > 0) & (around > 0)]
+    return int(cuts.min()) if cuts.size else None

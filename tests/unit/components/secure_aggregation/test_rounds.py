@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedflow.components.secure_aggregation.aggregator import Aggregator
+from fedflow.components.secure_aggregation.member import Member
 from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.federation.codec import decode, encode
 from fedflow.sdk.errors import TooFewMembers
-from tests.unit.components.secure_aggregation.rounds import Round, names, plan_of, run, start
+from tests.unit.components.secure_aggregation.rounds import (
+    Round,
+    answer_of,
+    go_on,
+    names,
+    plan_of,
+    random_vectors,
+    run,
+    start,
+)
 
 STAGES = [stage for stage in Stage if stage is not Stage.CONFIRMATIONS]
 
@@ -111,3 +124,26 @@ def test_a_late_message_is_not_counted() -> None:
     one = run(plan_of(5), lost={late: Stage.KEYS})
     assert one.aggregator.receive(late, one.members[late].keys()) is False
     assert_exact(one)
+
+
+def test_messages_travel_over_the_data_plane() -> None:
+    def travelled(value: Any) -> Any:
+        return decode(b"".join(encode(value).parts))
+
+    one, questions = start(plan_of(5, length=1000)), dict[str, Any]()
+    for stage in one.plan.stages:
+        for name in one.aggregator.due:
+            if (name, stage) == (names(5)[1], Stage.INPUTS):
+                continue
+            answer = answer_of(one, name, stage, questions.get(name))
+            one.aggregator.receive(name, travelled(answer))
+        questions = {n: travelled(q) for n, q in one.aggregator.close_stage().items()}
+    assert_exact(one)
+
+
+def test_threads_change_nothing() -> None:
+    plan = plan_of(3, length=300_000)
+    vectors = random_vectors(plan)
+    members = {name: Member(plan, name, threads=2) for name in plan.members}
+    one = Round(plan, vectors, Aggregator(plan, threads=2), members)
+    assert_exact(go_on(one, lost={names(3)[1]: Stage.INPUTS}))

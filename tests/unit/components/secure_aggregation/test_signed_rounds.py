@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedflow.components.secure_aggregation.member import Member
 from fedflow.components.secure_aggregation.messages import Message
 from fedflow.components.secure_aggregation.plan import Stage
-from fedflow.components.secure_aggregation.signatures import SiteSignatures
+from fedflow.components.secure_aggregation.signatures import SiteSignatures, signatures_of
 from fedflow.sdk import Site
 from fedflow.sdk.errors import DishonestParty, TooFewMembers
 from tests.unit.components.secure_aggregation.rounds import (
@@ -150,6 +153,14 @@ def test_signatures_that_are_none_are_refused(value: object) -> None:
     name = names(4)[0]
     with pytest.raises(DishonestParty, match=r"signatures is no list|signature is none"):
         one.members[name].shares({**questions[name], "signatures": value})
+
+
+def test_without_a_certificate_the_log_says_what_follows(caplog: pytest.LogCaptureFixture) -> None:
+    ctx: Any = SimpleNamespace(identity=None, site="guest 9999", log=logging.getLogger("task"))
+    assert signatures_of(ctx) is None
+    assert "guest 9999 has no certificate" in caplog.text
+    ctx.identity = Ed25519Identity(names(1)[0], {names(1)[0]: Ed25519PrivateKey.generate()})
+    assert signatures_of(ctx) is not None
 
 
 def test_a_signed_round_needs_signatures() -> None:
