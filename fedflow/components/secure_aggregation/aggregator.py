@@ -20,7 +20,7 @@ from fedflow.components.secure_aggregation.fixed_point import Integers
 from fedflow.components.secure_aggregation.keys import PublicKeys
 from fedflow.components.secure_aggregation.masks import Mask, Ring, add_masks
 from fedflow.components.secure_aggregation.member import seed_digest
-from fedflow.components.secure_aggregation.messages import CheckedMessage, Message, message
+from fedflow.components.secure_aggregation.messages import CheckedMessage, Message, is_of, message
 from fedflow.components.secure_aggregation.plan import Plan, Stage
 from fedflow.sdk import DishonestParty, FedflowError, TooFewMembers
 
@@ -143,8 +143,7 @@ class Aggregator:
         Raises: DishonestParty: the member sent one in time, too.
         """
         for stage in self._plan.stages[: len(self._sets) - 1]:
-            header = message(self._plan, stage)
-            if isinstance(value, dict) and all(value.get(k) == v for k, v in header.items()):
+            if is_of(value, self._plan, stage):
                 if member in self._arrived[stage]:
                     raise self._dishonest(member, f"it sends {stage.value} twice")
                 return True

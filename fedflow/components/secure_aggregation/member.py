@@ -59,6 +59,7 @@ class Member:
         self._due: Stage | None = Stage.KEYS
         self._sets: list[tuple[str, ...]] = [plan.members]  #: as seen in each stage so far
         self._public: dict[str, PublicKeys] = {}  #: of the members that sent keys
+        self._roster = b""  #: these keys as they came
         self._held: dict[str, tuple[bytes, bytes]] = {}
         """Shares by their dealer: of the key of its masks, and of the seed of its own mask."""
 
@@ -129,7 +130,8 @@ class Member:
         self._see_inputs(found, Stage.CONFIRMATIONS)
         if self._signatures is None:
             raise ValueError("no signatures in this round")
-        signature = self._signatures.sign(inputs_content(self._plan, self._sets[-1]))
+        content = inputs_content(self._plan, self._sets[-1], keys=self._roster)
+        signature = self._signatures.sign(content)
         return self._answer(Stage.CONFIRMATIONS, Stage.UNMASKING, signature=signature)
 
     def unmask(self, question: object) -> Message:
@@ -158,6 +160,7 @@ class Member:
         fields = {"members", "keys"} | ({"signatures"} if self._signatures else set())
         found = self._received(question, Stage.SHARES, fields)
         names = self._see(found, Stage.SHARES)
+        self._roster = found.text("keys", len(names) * 2 * keys.KEY_BYTES)
         joined = found.pieces("keys", len(names), 2 * keys.KEY_BYTES)
         if self._signatures is not None:
             signed = found.signatures("signatures", len(names))
@@ -203,7 +206,7 @@ class Member:
             raise self._too_few(
                 Stage.UNMASKING, f"{len(signers)} of {plan.min_members} members confirmed"
             )
-        content = inputs_content(plan, inputs)
+        content = inputs_content(plan, inputs, keys=self._roster)
         signed = found.signatures("signatures", len(signers))
         claims = {name: (content, one) for name, one in zip(signers, signed, strict=True)}
         if wrong := signatures.wrong(claims):

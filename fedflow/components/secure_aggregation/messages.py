@@ -40,6 +40,12 @@ def message(plan: Plan, stage: Stage, **fields: object) -> Message:
     return {**header, "plan": plan.digest, **fields}
 
 
+def is_of(value: object, plan: Plan, stage: Stage) -> bool:
+    """Tell whether something says that it is a message of this round and stage."""
+    header = message(plan, stage)
+    return isinstance(value, Mapping) and all(_is(value.get(k), v) for k, v in header.items())
+
+
 class CheckedMessage:
     """A message of a party, whose fields are read with checks. All raise `DishonestParty`."""
 
@@ -52,10 +58,8 @@ class CheckedMessage:
             raise self.mistake(f"a {type(value).__name__} is no message")
         expected = message(plan, stage)
         for name, due in expected.items():
-            found = value.get(name)
-            if type(found) is not type(due) or found != due:
-                shown = repr(found)[:100]
-                raise self.mistake(f"a message of {name} {shown}, where {due!r} was due")
+            if not _is(value.get(name), due):
+                raise self.mistake(f"{name} is {_shown(value.get(name))}, where {due!r} was due")
         if value.keys() != expected.keys() | fields:
             raise self.mistake(f"the fields of a message of {stage.value} are others")
         self._value = value
@@ -90,8 +94,8 @@ class CheckedMessage:
     def member(self, name: str) -> None:
         """Check that the sender calls itself `name`."""
         found = self._value["member"]
-        if found != name:
-            raise self.mistake(f"it calls itself {repr(found)[:100]}")
+        if not _is(found, name):
+            raise self.mistake(f"it calls itself {_shown(found)}")
 
     def members(self, name: str, *, within: tuple[str, ...]) -> tuple[str, ...]:
         """Return a sorted set of names, all of which are in `within`."""
@@ -120,3 +124,15 @@ class CheckedMessage:
         if not isinstance(found, bytes) or not 1 <= len(found) <= MOST_SIGNATURE_BYTES:
             raise self.mistake("a signature is none")
         return found
+
+
+def _is(found: object, due: object) -> bool:
+    """Compare what may be anything with a text or number."""
+    return type(found) is type(due) and found == due
+
+
+def _shown(found: object) -> str:
+    """Return a short text of what may be anything, and of any size."""
+    if isinstance(found, str) or (isinstance(found, int) and found.bit_length() <= 64):
+        return repr(found)[:100]
+    return f"a {type(found).__name__}"

@@ -53,6 +53,9 @@ def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:
     return bound("signed keys", plan, member, keys)
 
 
-def inputs_content(plan: Plan, inputs: tuple[str, ...]) -> bytes:
-    """Return what each member signs of the set of those whose input arrived."""
-    return bound("signed inputs", plan, *inputs)
+def inputs_content(plan: Plan, inputs: tuple[str, ...], *, keys: bytes) -> bytes:
+    """Return what each member signs of the set of those whose input arrived.
+
+    `keys` are the public keys of all, which are new in each round: no signature is used again.
+    """
+    return bound("signed inputs", plan, keys, *inputs)

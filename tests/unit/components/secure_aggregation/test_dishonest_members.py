@@ -53,6 +53,11 @@ def flipped(field: str, *, at: int = 0) -> Callable[[Message], Message]:
         ("plan", "another"),
         ("member", names(5)[0]),
         ("member", 7),
+        ("member", np.zeros(3)),
+        ("round", np.zeros(3)),
+        ("stage", np.zeros(3)),
+        ("session", [["x"] * 9] * 9),
+        pytest.param("round", 10**5000, id="round-huge"),
         ("more", 1),
     ],
 )
@@ -192,7 +197,7 @@ def test_a_message_of_a_closed_stage_that_came_in_time_names_its_sender() -> Non
 def test_a_message_of_an_earlier_round_is_refused() -> None:
     before = run(plan_of(5, round=6))
     for _name, stage, answer in (one for one in before.answers if one[0] == LIAR):
-        with pytest.raises(DishonestParty, match=f"{LIAR} .*round 6, where 7 was due"):
+        with pytest.raises(DishonestParty, match=f"{LIAR} .*round is 6, where 7 was due"):
             run(plan_of(5, round=7), change=changed(stage, lambda _now, old=answer: old))
 
 

@@ -215,10 +215,10 @@ def test_a_vector_is_masked_once() -> None:
         ("members", [names(5)[0], *names(5)], "one is there twice"),
         ("members", [*names(5)[:4], 7], "no list of names"),
         ("members", names(5)[0], "no list of names"),
-        ("round", 1, "round 1, where 0 was due"),
-        ("session", "another", "session 'another'"),
-        ("plan", "another", "plan 'another'"),
-        ("stage", "shares", "stage 'shares'"),
+        ("round", 1, "round is 1, where 0 was due"),
+        ("session", "another", "session is 'another'"),
+        ("plan", "another", "plan is 'another'"),
+        ("stage", "shares", "stage is 'shares'"),
     ],
 )
 def test_a_question_that_does_not_fit_is_refused(field: str, value: object, error: str) -> None:

@@ -132,6 +132,22 @@ def test_an_aggregator_that_tells_two_sets_gets_no_shares() -> None:
             one.members[name].unmask(told)
 
 
+def test_a_set_that_was_confirmed_in_a_round_of_this_number_before_is_not_confirmed() -> None:
+    """The round begins again, as after a restart: old signatures are of older keys."""
+    both = signatures(4)
+    runs = [start(plan_of(4, aggregator_may_lie=True), signatures=both) for _ in range(2)]
+    texts: list[list[bytes]] = []
+    questions: dict[str, Message] = {}
+    for one in runs:
+        for stage in one.plan.stages[:4]:
+            for name in one.aggregator.due:
+                one.aggregator.receive(name, answer_of(one, name, stage, questions.get(name)))
+            questions = one.aggregator.close_stage()
+        texts.append(questions[names(4)[0]]["signatures"])
+    with pytest.raises(DishonestParty, match="did not confirm this set"):
+        runs[1].members[names(4)[0]].unmask({**questions[names(4)[0]], "signatures": texts[0]})
+
+
 def test_a_set_is_not_exchanged_after_it_was_confirmed() -> None:
     one, questions = signed(4, stages=4)
     name = names(4)[0]
