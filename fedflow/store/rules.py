@@ -31,8 +31,10 @@ def advances(
 
 
 def may_lack_job(epoch: int, phase: SitePhase) -> bool:
-    """Tell whether a site may have a job or not: in the first run it did not answer, or refused."""
-    return epoch == 0 and phase in _NOT_AGREED
+    """Tell whether a site may have a job or not: in the first run it did not answer, or refused, or
+    an elastic job went on without it.
+    """
+    return phase is SitePhase.ABSENT or (epoch == 0 and phase in _NOT_AGREED)
 
 
 def answered_twice(request_id: str) -> StoreUnavailable:

@@ -45,6 +45,7 @@ class Faults:
     submits_every_s: float = 0.0  #: a user submits one more job
     repeats_every_s: float = 0.0  #: a user repeats a submit with the same idempotency key
     pauses_every_s: float = 0.0  #: a user pauses a job; as often one lets a job go on
+    elastic: bool = False  #: jobs go on without hosts that are absent; never by chance
     options: float = 0.0  #: a job or a component has a rarer option
 
     def kinds(self) -> tuple[str, ...]:

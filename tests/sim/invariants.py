@@ -22,13 +22,15 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.scheduling.agreement import CODE
-from fedflow.domain.site import Site
+from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
     JOB_FINAL,
     JOB_MOVES,
     TASK_FINAL,
     TASK_SUCCEEDED,
     JobEvent,
+    JobStatus,
+    TaskStatus,
 )
 from tests.sim.jobs import policy_of, upstream
 from tests.sim.processes import PRIVATE
@@ -150,7 +152,10 @@ class Check:
             moved = f"{share.key} moved from {known.status} to {share.status}"
             if known.status in JOB_FINAL:
                 lost = known.reason is not None and known.reason.code == "InitiatorLost"
-                require(lost and (known.status, share.status) in _OVERRULES, moved, job_id=job_id)
+                may = (known.status, share.status) in _OVERRULES
+                if share.parameters.get("elastic"):  # its host comes back
+                    may = may or share.status is JobStatus.WAITING
+                require(lost and may, moved, job_id=job_id)
 
     def _look_at_job(self, server: Server, job: ScheduledJob) -> None:
         key = (server.party_id, job.job_id)
@@ -367,9 +372,51 @@ class Check:
                 f" {job.initiator} has attempt {one.version}",
                 job_id=job_id,
             )
+        self._agrees_on_absence(share, job, tasks)
         for task in tasks:
             require(task.party_status in TASK_FINAL, f"{task.key} did not end", job_id=job_id)
             require(task.handle is None, f"{task.key} still has a process", job_id=job_id)
+
+    def _agrees_on_absence(
+        self, share: JobRecord, job: ScheduledJob, tasks: list[TaskRecord]
+    ) -> None:
+        """In an elastic job that succeeded, who was absent passes, and enough were there."""
+        elastic = job.conf["job_parameters"]["common"].get("elastic")
+        if elastic is None or job.status is not JobStatus.SUCCESS:
+            return
+        newest = {t.component: t.version for t in job.tasks}
+        here = {
+            t.key.component: t.party_status
+            for t in tasks
+            if t.key.version == newest[t.key.component]
+        }
+        for task in job.tasks:
+            done = [
+                p.site for p in task.parties
+                if p.status is TaskStatus.SUCCESS and p.site.role is not Role.ARBITER
+            ]  # fmt: skip
+            if job.dsl["components"][task.component]["module"] == "Rounds":
+                require(len(done) > 0, f"nobody ran {task.component}", job_id=job.job_id)
+            for part in task.parties:
+                if part.site != share.key.site:
+                    continue
+                told, known = part.status, here.get(task.component)
+                if told is TaskStatus.PASS:
+                    self._world.trace.count("party tasks of absent hosts")
+                elif part.launch:
+                    self._world.trace.count(f"launched again at {part.site.role.value}")
+                require(
+                    told in TASK_SUCCEEDED and known in TASK_SUCCEEDED,
+                    f"{task.component} at {part.site} is {known}, and {told} at its initiator",
+                    job_id=job.job_id,
+                )
+                require(
+                    told is not TaskStatus.SUCCESS or known is told,
+                    f"{task.component} is {known} at {part.site}, which had reported success",
+                    job_id=job.job_id,
+                )
+                if part.site.role is not Role.HOST:
+                    require(told is TaskStatus.SUCCESS, f"{part.site} passed", job_id=job.job_id)
 
 
 def _says(job: JobRecord | None, other: Site) -> bool:

@@ -10,7 +10,9 @@ from fedflow.domain.site import Role
 
 
 class FakeCatalog:
-    """Modules that do nothing: `Step` runs everywhere, `Remote` at hosts only."""
+    """Modules that do nothing: `Step` runs everywhere, `Remote` at hosts only; `Rounds` takes
+    longer, and trains on without absent hosts.
+    """
 
     _modules: ClassVar = {
         "step": ModuleInfo(
@@ -19,6 +21,15 @@ class FakeCatalog:
             data_ports=("data",),
             needs_input=False,
             outputs=("data",),
+            absence="apart",
+        ),
+        "rounds": ModuleInfo(
+            module="Rounds",
+            roles=(Role.GUEST, Role.HOST, Role.ARBITER),
+            data_ports=("data",),
+            needs_input=False,
+            outputs=("data",),
+            absence="rounds",
         ),
         "remote": ModuleInfo(
             module="Remote",
@@ -26,6 +37,7 @@ class FakeCatalog:
             data_ports=("data",),
             needs_input=False,
             outputs=("data",),
+            absence="apart",
         ),
     }
 
@@ -70,6 +82,24 @@ def random_job(
     if (engine := rng.choice((None, None, "SPARK", "STANDALONE"))) is not None:
         conf["job_parameters"]["role"] = {"guest": {"0": {"computing_engine": engine}}}
     return {"components": components}, conf
+
+
+def elastic_job(rng: Random, parties: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a job that goes on without some of its hosts: rounds, and what is before and behind
+    them at each site.
+    """
+    dsl, conf = random_job(rng, parties)
+    components = dsl["components"]
+    for name in {rng.choice(tuple(components)), rng.choice(tuple(components))}:
+        components[name]["module"] = "Rounds"
+    common = conf["job_parameters"]["common"]
+    common["timeout"] = 259_200
+    common["elastic"] = {
+        "min_parties": rng.randint(1, len(parties)),
+        "round_deadline_s": rng.choice((1, 20)),
+        "rejoin": rng.random() < 0.8,
+    }
+    return dsl, conf
 
 
 def random_parameters(rng: Random) -> dict[str, Any]:

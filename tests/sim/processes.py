@@ -175,7 +175,8 @@ class Workers:
             world.trace.count("components hung")
             process.hangs = True
             return
-        world.after(rng.randint(1, 3_000), lambda: self.finish(process))
+        most_ms = 30_000 if process.launch.module == "Rounds" else 3_000
+        world.after(rng.randint(1, most_ms), lambda: self.finish(process))
 
     def finish(self, process: Process) -> None:
         """Let the component end, well or not."""

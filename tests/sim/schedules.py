@@ -39,13 +39,18 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, faults: Faults | None = None, home: Path | None = None, whole_trace: bool = False
+    seed: int,
+    *,
+    faults: Faults | None = None,
+    home: Path | None = None,
+    whole_trace: bool = False,
+    parties: tuple[str, ...] = PARTIES,
 ) -> Outcome:
     """Run one schedule; `faults` replaces those that the seed names."""
     folder = Path(tempfile.mkdtemp(prefix="sim-", dir=home or _fast_folder()))
     try:
         chosen = faults if faults is not None else random_faults(Random(f"faults of {seed}"))
-        world = World(seed, home=folder, faults=chosen, parties=PARTIES)
+        world = World(seed, home=folder, faults=chosen, parties=parties)
         try:
             with (
                 logs_of(world),

@@ -6,6 +6,7 @@ A failure prints its seed; `bin/simulate --seed <seed> --trace` shows that run a
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -49,3 +50,28 @@ def test_every_schedule_is_safe_and_ends_in_agreement(batch: int) -> None:
     for seed in range(batch * BATCH, min(SEEDS, (batch + 1) * BATCH)):
         outcome = run_seed(seed)
         assert not outcome.violation, report(outcome)
+
+
+ELASTIC = (
+    Faults(elastic=True, kills_every_s=3, dies_early=0.1, dies_unreported=0.1),
+    Faults(elastic=True, crashes_every_s=8, cuts_every_s=15),
+    Faults(elastic=True, stalls_every_s=10, hangs=0.1, loses=0.2, says_twice=0.5, repeats=0.3),
+    Faults(
+        elastic=True, kills_every_s=5, crashes_every_s=15, cuts_every_s=20, submits_every_s=10,
+        stops_every_s=30, reruns_every_s=20, fails=0.02, commit_errors=0.02,
+    ),
+)  # fmt: skip
+NAMES = ["kills", "crashes", "stalls", "all"]
+
+
+@pytest.mark.parametrize("faults", ELASTIC, ids=NAMES)
+def test_elastic_jobs_end_in_agreement_and_absent_hosts_pass(faults: Faults) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(max(4, SEEDS // 12)):
+        parties = ("9999", "10000", "10001", "10002", "10003")[: 3 + seed % 3]
+        outcome = run_seed(seed, faults=faults, parties=parties)
+        assert not outcome.violation, report(outcome)
+        seen += outcome.counts
+    assert seen["party tasks of absent hosts"]
+    if faults.kills_every_s:
+        assert seen["launched again at host"]

@@ -9,7 +9,7 @@ from fedflow.app.core import Core
 from fedflow.app.initiator.parameter_updates import Sections
 from fedflow.base.errors.error import FedflowError
 from fedflow.domain.states import JobStatus
-from tests.sim.jobs import random_job, random_parameters
+from tests.sim.jobs import elastic_job, random_job, random_parameters
 
 if TYPE_CHECKING:
     from tests.sim.server import Server
@@ -33,7 +33,10 @@ class Users:
         if len(self._submits) >= _MAX_JOBS:
             return
         parties = tuple(self.rng.sample(tuple(self._world.servers), k=len(self._world.servers)))
-        dsl, conf = random_job(self.rng, parties, options=self._world.faults.options)
+        if self._world.faults.elastic:
+            dsl, conf = elastic_job(self.rng, parties)
+        else:
+            dsl, conf = random_job(self.rng, parties, options=self._world.faults.options)
         key = f"key-{len(self._submits)}"
         conf["job_parameters"]["common"]["idempotency_key"] = key
         self._submits.append((parties[0], dsl, conf, key))

@@ -316,6 +316,7 @@ class PartyJobs(UseCase):
         missed = apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         if missed:  # before the end, which cancels them
             self._tasks.add_missed(tx, job, missed)
+            apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         reason = self._tasks.known_here(tx, job.key, reason_from_wire(incoming.body.reason))
         self._end_held(tx, job, status, reason, effects)
         return Reply(retcode=0)
