@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ from fedflow.federation.messages import (
     Accepted,
     Delivered,
     Departed,
+    Done,
     ErrorInfo,
     Hello,
     Nothing,
@@ -107,6 +109,7 @@ class FederationHandle:
         self._session = session
         self._site = site
         self._incarnation = incarnation
+        self._name = secrets.token_hex(8)
         self._token = token
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
@@ -121,6 +124,7 @@ class FederationHandle:
         self._closed = False
         self._next_id = 1
         self._tickets: dict[int, _Ticket] = {}
+        self._done: list[int] = []  #: requests whose answers the server need not keep
         self._sent: set[ValueKey] = set()
         self._incarnations: dict[str, int] = {}  #: of sites that were launched again
         self._failed: FedflowError | None = None  #: the first delivery that failed for good
@@ -210,6 +214,7 @@ class FederationHandle:
             if codec.is_nothing(data):
                 raise NothingSent(site=str(site), name=name, tag=tag)
             values.append(codec.decode(data))
+        self._let_go(tickets)
         return values
 
     def recv_any(
@@ -243,6 +248,7 @@ class FederationHandle:
         site = Site.from_key(reply.source)
         if isinstance(reply, Departed):
             return Departure(site=site, reason=reply.reason)
+        self._let_go([ticket])
         data = _data_of(ticket)
         if codec.is_nothing(data):
             return Arrival(site=site, tag=reply.tag, value=None, is_nothing=True)
@@ -379,11 +385,12 @@ class FederationHandle:
             number = self._next_id
             self._next_id += 1
             ticket = self._tickets[number] = _Ticket(
-                request=make(number),
+                request=msgspec.structs.replace(make(number), done=self._done),
                 deadline_s=self._clock.monotonic_s() + timeout_s,
                 body=body,
                 fd=fd,
             )
+            self._done = []
         while True:
             with self._state:
                 self._check_open()
@@ -504,6 +511,7 @@ class FederationHandle:
 
     def _finish(self, ticket: _Ticket, error: FedflowError | None = None) -> None:
         del self._tickets[ticket.request.id]
+        self._done.append(ticket.request.id)
         ticket.error, ticket.done = error, True
         _drop_file(ticket)
 
@@ -558,6 +566,17 @@ class FederationHandle:
                 except OSError:
                     sock.close()  # whoever reads or writes next finds out and connects again
 
+    def _let_go(self, tickets: Sequence[_Ticket]) -> None:
+        """Tell the server that it need not keep files; smaller answers wait for a next request."""
+        if not any(isinstance(ticket.reply, Value) and ticket.reply.file for ticket in tickets):
+            return
+        with self._writing:
+            with self._state:
+                sock, done, self._done = self._sock, self._done, []
+            if sock is not None:
+                with contextlib.suppress(OSError):  # who requests next connects again
+                    sock.sendall(pack(Done(ids=done)))
+
     def _shorten(self, ticket: _Ticket) -> None:
         """Let a receive that is repeated wait for the rest of its time only."""
         if not isinstance(ticket.request, Send):
@@ -587,6 +606,7 @@ class FederationHandle:
                 site=self._site.key,
                 token=self._token,
                 incarnation=self._incarnation,
+                executor=self._name,
             )
             sock.sendall(pack(hello))
             reply, _, _ = read_frame(sock)

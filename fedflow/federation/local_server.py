@@ -13,10 +13,11 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 
 from fedflow.base.disk import inode_of
-from fedflow.base.errors.data_plane import SessionUnknown, SpoolFull
+from fedflow.base.errors.data_plane import ReplyFreed, SessionUnknown, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.errors.start import HomeNotUsable
@@ -25,14 +26,14 @@ from fedflow.federation.keys import ValueKey, site_from_wire
 from fedflow.federation.mailbox import InThread, Mailbox
 from fedflow.federation.messages import (
     PREFIX,
-    Accepted,
-    Delivered,
     Departed,
+    Done,
     Hello,
     Nothing,
     Recv,
     RecvAny,
     Refused,
+    Reply,
     Request,
     Send,
     Value,
@@ -43,8 +44,9 @@ from fedflow.federation.messages import (
     pack_header,
     parse_request,
 )
+from fedflow.federation.requests import Requests
 from fedflow.federation.sending import ValueSender
-from fedflow.federation.session import AnyOf, Opening, Session, SessionRegistry
+from fedflow.federation.session import AnyOf, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob, Spool, blob_from_descriptor
 
@@ -54,6 +56,7 @@ READ_BYTES = 64 * 1024
 READ_BIG_BYTES = 1024 * 1024
 MAX_DESCRIPTORS = 4
 HELLO_TIMEOUT_S = 10.0
+LAST_ANSWERS_S = 0.05  #: how long the last answers of a session may take to be written
 _ACCEPT_S = 0.1  #: pause after an error of `accept`
 MAX_REQUESTS = 20_000  #: unanswered requests of one executor
 
@@ -80,6 +83,7 @@ class LocalServer:
         self.spool = spool
         self.in_thread = in_thread
         self.connections: set[Connection] = set()
+        self.executors: dict[SessionKey, dict[str, Requests]] = {}  #: by their names
         self.run = secrets.token_hex(8)
         self._listener: socket.socket | None = None
         self._inode: tuple[int, int] | None = None
@@ -126,11 +130,30 @@ class LocalServer:
         await self._stop_listening()
         if self._listener is not None and not self.is_lost():  # else it is another server's
             self.path.unlink(missing_ok=True)
-        tasks = [task for c in self.connections for task in c.tasks]
         for connection in tuple(self.connections):
             connection.close()
+        known = [requests for found in self.executors.values() for requests in found.values()]
+        tasks = {task for requests in known for task in requests.close()}
         if tasks:
             await asyncio.wait(tasks)
+
+    def requests_of(self, session: Session, executor: str) -> Requests:
+        """Return the requests of an executor, which may have connected before."""
+        found = self.executors.get(session.key)
+        if found is None:
+            found = self.executors[session.key] = {}
+            session.on_end.add(partial(self._end_requests, session.key))
+        return found.setdefault(executor, Requests(release=self.mailbox.release))
+
+    def gone(self, session: Session, *, besides: Requests) -> list[Requests]:
+        """Forget the other executors of a session that are not connected; return their requests."""
+        found = self.executors.get(session.key, {})
+        names = [n for n, one in found.items() if one.outlet is None and one is not besides]
+        return [found.pop(name) for name in names]
+
+    def _end_requests(self, key: SessionKey) -> None:
+        for requests in self.executors.pop(key, {}).values():
+            asyncio.get_running_loop().call_later(LAST_ANSWERS_S, requests.close)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -156,16 +179,16 @@ class Connection:
         self._want = READ_BYTES
         self._descriptors: deque[int] = deque()
         self._out: deque[tuple[memoryview, int]] = deque()  #: bytes and a descriptor (-1 = none)
-        self._delivered: list[int] = []  #: requests to report
         self._writing = False  #: the loop tells when there is room to write
         self._session: Session | None = None
+        self._requests = Requests(release=server.mailbox.release)
         self._closed = False
-        self.tasks: set[asyncio.Task[None]] = set()
+        self._has_name = False
         self._deadline = self._loop.call_later(HELLO_TIMEOUT_S, self.close)
         self._loop.add_reader(sock, self._readable)
 
     def close(self) -> None:
-        """Drop the executor; what it waits for is given back to the mailbox."""
+        """Drop the connection. An executor without a name loses what it waits for."""
         if self._closed:
             return
         self._closed = True
@@ -177,8 +200,10 @@ class Connection:
             self._server.in_thread(os.close, fd)
         self._descriptors.clear()
         self._out.clear()
-        for task in self.tasks:
-            task.cancel()
+        if not self._has_name:
+            self._requests.close()
+        elif self._requests.outlet is self:
+            self._requests.outlet = None
         if self._session is not None:
             self._session.on_end.discard(self._end_soon)
         self._server.connections.discard(self)
@@ -227,14 +252,30 @@ class Connection:
             self._on_hello(message)
         elif self._session is None:
             raise NotAuthenticated(reason="the first message is not a hello")
-        elif len(self.tasks) >= MAX_REQUESTS:
+        elif isinstance(message, Done):
+            self._requests.free(message.ids)
+        elif len(self._requests.tasks) >= MAX_REQUESTS:
             raise BadRequest(reason=f"more than {MAX_REQUESTS} unanswered requests")
-        elif isinstance(message, Recv):
-            self._spawn(self._on_recv(self._session, message), message.id)
-        elif isinstance(message, RecvAny):
-            self._spawn(self._on_recv_any(self._session, message), message.id)
         else:
-            self._on_send(self._session, message, self._blob(message, body))
+            self._requests.free(message.done)
+            self._on_request(self._session, message, body)
+
+    def _on_request(self, session: Session, message: Send | Recv | RecvAny, body: bytes) -> None:
+        blob = self._blob(message, body) if isinstance(message, Send) else None
+        try:
+            is_new = self._requests.begin(message.id)
+        except ReplyFreed as exc:
+            self._send(pack(Refused(id=message.id, error=error_to_wire(exc))))
+            is_new = False
+        if not is_new:
+            if blob is not None:
+                self._server.in_thread(blob.discard)
+        elif isinstance(message, Recv):
+            self._spawn(self._on_recv(session, message), message.id)
+        elif isinstance(message, RecvAny):
+            self._spawn(self._on_recv_any(session, message), message.id)
+        elif blob is not None:
+            self._on_send(session, message, blob)
 
     def _on_hello(self, message: Hello) -> None:
         site = site_from_wire(message.site)
@@ -250,19 +291,37 @@ class Connection:
         self._session = session
         session.on_end.add(self._end_soon)
         server = self._server
-        self._send(
-            pack(
-                Welcome(
-                    spool=str(server.spool.folder),
-                    inline_bytes=server.settings.inline_bytes,
-                    run=server.run,
-                )
-            )
+        if message.executor:
+            self._has_name = True
+            self._requests = server.requests_of(session, message.executor)
+            if isinstance(self._requests.outlet, Connection):
+                self._requests.outlet.close()
+        gone = server.gone(session, besides=self._requests)
+        if gone:  # what they waited for must be free again first
+            self._welcoming = self._loop.create_task(self._welcome_after(gone))
+        else:
+            self._welcome()
+
+    async def _welcome_after(self, gone: list[Requests]) -> None:
+        for requests in gone:
+            await requests.cancel()
+        self._welcome()
+
+    def _welcome(self) -> None:
+        """Let the executor go on; no answer may come before this."""
+        server = self._server
+        welcome = Welcome(
+            spool=str(server.spool.folder),
+            inline_bytes=server.settings.inline_bytes,
+            run=server.run,
         )
+        self._send(pack(welcome))
+        if not self._closed:
+            self._requests.outlet = self
 
     def _end_soon(self) -> None:
         """Close when the answers to what was waiting have been written."""
-        self._loop.call_later(0.05, self.close)
+        self._loop.call_later(LAST_ANSWERS_S, self.close)
 
     # --- requests
 
@@ -301,8 +360,10 @@ class Connection:
             self._spawn(self._accept_later(session, message, keys=keys, blob=blob), message.id)
 
     def _accept(self, session: Session, message: Send, *, keys: list[ValueKey], blob: Blob) -> None:
+        requests = self._requests
+
         def on_done(error: FedflowError | None) -> None:
-            self._on_done(message.id, error)
+            requests.delivered(message.id, error)
 
         try:
             self._server.sender.accept(
@@ -311,7 +372,7 @@ class Connection:
         except FedflowError as exc:
             self._refuse(message.id, exc)
         else:
-            self._send(pack(Accepted(id=message.id)))
+            requests.accepted(message.id)
 
     async def _accept_later(
         self, session: Session, message: Send, *, keys: list[ValueKey], blob: Blob
@@ -325,19 +386,6 @@ class Connection:
                 raise
             keys = [key for key in keys if sender.fits(blob.size, [key.destination.party_id])]
         self._accept(session, message, keys=keys, blob=blob)
-
-    def _on_done(self, request: int, error: FedflowError | None) -> None:
-        """Report a delivery; those of one turn of the loop travel in one message."""
-        if error is not None:
-            self._send(pack(Delivered(ids=[request], error=error_to_wire(error))))
-            return
-        if not self._delivered:
-            self._loop.call_soon(self._send_delivered)
-        self._delivered.append(request)
-
-    def _send_delivered(self) -> None:
-        self._send(pack(Delivered(ids=self._delivered)))
-        self._delivered = []
 
     async def _on_recv(self, session: Session, message: Recv) -> None:
         key = ValueKey(
@@ -357,7 +405,7 @@ class Connection:
             file=blob.data is None,
             incarnation=session.incarnation_of(key.source),
         )
-        await self._hand_out(blob, answer)
+        self._requests.end(message.id, answer, blob)
 
     async def _on_recv_any(self, session: Session, message: RecvAny) -> None:
         sources = tuple(site_from_wire(source) for source in message.sources)
@@ -367,9 +415,10 @@ class Connection:
         which = AnyOf(name=message.name, tags=message.tags, sources=sources)
         found = await session.take_any(which, message.timeout_s)
         if found is None:
-            self._send(pack(Nothing(id=message.id)))
+            self._requests.end(message.id, Nothing(id=message.id))
         elif isinstance(found, Departure):
-            self._send(pack(Departed(id=message.id, source=found.site.key, reason=found.reason)))
+            departed = Departed(id=message.id, source=found.site.key, reason=found.reason)
+            self._requests.end(message.id, departed)
         else:
             blob = found.blob
             answer = Value(
@@ -381,33 +430,13 @@ class Connection:
                 tag=found.tag,
                 incarnation=found.incarnation,
             )
-            await self._hand_out(blob, answer)
-
-    async def _hand_out(self, blob: Blob, answer: Value) -> None:
-        """Send a value to the executor, and forget it."""
-        if blob.data is not None:
-            data = blob.data
-            self._server.mailbox.release(blob)
-            if len(data) < READ_BYTES:
-                self._send(pack(answer, data))
-            else:
-                self._send(pack_header(answer, body_length=len(data)))
-                self._send(data)
-            return
-        opening = self._server.in_thread(blob.open_file)
-        try:
-            fd = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(lambda done: os.close(done.result()))
-            raise
-        finally:
-            self._server.mailbox.release(blob)
-        self._send(pack(answer), fd)
+            self._requests.end(message.id, answer, blob)
 
     def _spawn(self, work: Coroutine[None, None, None], request: int) -> None:
+        tasks = self._requests.tasks
         task = self._loop.create_task(self._guard(work, request))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _guard(self, work: Coroutine[None, None, None], request: int) -> None:
         try:
@@ -419,9 +448,30 @@ class Connection:
             self._refuse(request, BadRequest(reason="internal error of the own server"))
 
     def _refuse(self, request: int, error: FedflowError) -> None:
-        self._send(pack(Refused(id=request, error=error_to_wire(error))))
+        self._requests.end(request, Refused(id=request, error=error_to_wire(error)))
 
     # --- out
+
+    def answer(self, reply: Reply, blob: Blob | None = None) -> None:
+        """Send a reply, with the value that belongs to it; `blob` stays the caller's."""
+        if blob is None:
+            self._send(pack(reply))
+        elif blob.data is None:
+            opening = self._server.in_thread(blob.open_file)
+            opening.add_done_callback(partial(self._send_file, reply))
+        elif len(blob.data) < READ_BYTES:
+            self._send(pack(reply, blob.data))
+        else:
+            data = blob.data
+            self._send(pack_header(reply, body_length=len(data)))
+            self._send(data)
+
+    def _send_file(self, reply: Reply, opening: asyncio.Future[int]) -> None:
+        try:
+            fd = opening.result()
+        except (OSError, asyncio.CancelledError):  # its session has ended
+            return
+        self._send(pack(reply), fd)
 
     def _send(self, data: bytes, fd: int = -1) -> None:
         """Write, or queue for writing; `fd` is passed with the first byte and then closed."""

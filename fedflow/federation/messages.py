@@ -17,6 +17,7 @@ from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
     PeerFailed,
+    ReplyFreed,
     SessionUnknown,
     SpoolFull,
     ValueTooLate,
@@ -64,9 +65,10 @@ class Hello(_Message, frozen=True, tag="hello", omit_defaults=True):
     site: str
     token: str
     incarnation: Incarnation = 0
+    executor: str = ""  #: names the handle; "": what it repeats is taken for new
 
 
-class Send(_Message, frozen=True, tag="send"):
+class Send(_Message, frozen=True, tag="send", omit_defaults=True):
     """A value to other sites: the body, or a descriptor of a file (`file`)."""
 
     id: int
@@ -77,9 +79,10 @@ class Send(_Message, frozen=True, tag="send"):
     digest: Digest
     file: bool
     required: bool = True  #: False: a receiver may be gone
+    done: list[int] = []  #: requests whose answers were received
 
 
-class Recv(_Message, frozen=True, tag="recv"):
+class Recv(_Message, frozen=True, tag="recv", omit_defaults=True):
     """Ask for one value; answered when it is there."""
 
     id: int
@@ -87,9 +90,10 @@ class Recv(_Message, frozen=True, tag="recv"):
     tag: str
     source: str
     timeout_s: float
+    done: list[int] = []
 
 
-class RecvAny(_Message, frozen=True, tag="recv_any"):
+class RecvAny(_Message, frozen=True, tag="recv_any", omit_defaults=True):
     """Ask for the next unread value of any of some sites, whose tag begins with `tags`.
 
     Answered with a Value, Departed or Nothing.
@@ -100,6 +104,13 @@ class RecvAny(_Message, frozen=True, tag="recv_any"):
     tags: str
     sources: list[str]
     timeout_s: float
+    done: list[int] = []
+
+
+class Done(_Message, frozen=True, tag="done"):
+    """The answers to these requests were received: they need not be kept."""
+
+    ids: list[int]
 
 
 class Welcome(_Message, frozen=True, tag="welcome"):
@@ -156,7 +167,7 @@ class Refused(_Message, frozen=True, tag="refused"):
     error: ErrorInfo
 
 
-Request = Hello | Send | Recv | RecvAny
+Request = Hello | Send | Recv | RecvAny | Done
 Reply = Welcome | Accepted | Delivered | Value | Departed | Nothing | Refused
 
 # --- server to server -----------------------------------------------------------------------------
@@ -341,6 +352,7 @@ _ERRORS: dict[str, type[FedflowError]] = {
         SessionUnknown,
         DuplicateValue,
         SpoolFull,
+        ReplyFreed,
     )
 }
 

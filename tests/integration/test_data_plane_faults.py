@@ -17,22 +17,33 @@ import grpc
 import numpy as np
 import pytest
 
-from fedflow.base.errors.data_plane import CodecError, PeerFailed, ServerRestarted
+from fedflow.base.errors.data_plane import (
+    CodecError,
+    PeerFailed,
+    ServerRestarted,
+    SessionUnknown,
+)
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.digest import digest_of
+from fedflow.federation.executor_socket import read_frame
+from fedflow.federation.handle import FederationHandle
 from fedflow.federation.keys import WireKey
 from fedflow.federation.messages import (
     Ack,
+    Done,
     Hello,
     Notice,
     Offer,
     Progress,
     Put,
     Recv,
+    Refused,
     Send,
+    Value,
+    Welcome,
     pack,
     split_frames,
 )
@@ -793,3 +804,76 @@ def test_nonsense_of_a_party_is_refused(
         assert b"BadRequest" in answer or answer == b"INVALID_ARGUMENT"
         assert host.plane.stats().spool_bytes == 0
         assert not list(tmp_path.glob("**/*escaped*"))
+
+
+@pytest.mark.parametrize("size", [100, 3 * MIB])
+def test_an_executor_whose_connection_breaks_gets_what_was_on_its_way_again(
+    tmp_path: Path, size: int
+) -> None:
+    """At its own server: its requests are executed once, and no value is lost or sent twice."""
+    with pair(tmp_path) as (guest, host):
+        sender = guest.handle(S, GUEST, token=TOKEN)
+        receiver = host.handle(S, HOST, token=TOKEN)
+        for number in range(20):
+            body = bytes([number]) * size
+            sender.send("x", body, to=HOST, tag=str(number))
+            _break(sender if number % 2 else receiver)
+            found = receiver.recv("x", from_=GUEST, tag=str(number))
+            assert found == body
+            waiting = ThreadPoolExecutor(1)
+            later = waiting.submit(receiver.recv, "y", from_=GUEST, tag=str(number))
+            until(lambda: host.plane.stats().waiting == 1)
+            _break(receiver)
+            sender.send("y", number, to=HOST, tag=str(number))
+            assert later.result(60) == number
+            waiting.shutdown()
+        sender.flush(60)
+        assert guest.plane.stats().delivered == 40
+        sender.close()
+        receiver.close()
+
+
+def _break(handle: FederationHandle) -> None:
+    """Cut the connection of an executor, as its server sees it."""
+    sock = handle._sock
+    if sock is not None:
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_answer_that_was_lost_with_its_connection_is_given_again(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, host), guest.handle(S, GUEST, token=TOKEN) as sender:
+        sender.send("x", b"once", to=HOST)
+        hello = Hello(session=S, site=HOST.key, token=TOKEN, executor="one")
+        ask = Recv(id=1, name="x", tag="", source=GUEST.key, timeout_s=60)
+        for _ in range(3):  # each time the answer is written, and its connection closed
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(str(host.socket_path))
+                sock.sendall(pack(hello))
+                assert isinstance(read_frame(sock)[0], Welcome)
+                sock.sendall(pack(ask))
+                reply, body, _ = read_frame(sock)
+                assert isinstance(reply, Value)
+                assert b"once" in bytes(body)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(host.socket_path))
+            sock.sendall(pack(hello) + pack(Done(ids=[1])) + pack(ask))
+            assert isinstance(read_frame(sock)[0], Welcome)
+            reply, _, _ = read_frame(sock)
+            assert isinstance(reply, Refused)
+            assert reply.error.name == "ReplyFreed"
+        assert host.plane.stats().memory_bytes == 0
+
+
+def test_a_value_that_a_lost_executor_waited_for_is_there_for_the_next(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, host), guest.handle(S, GUEST, token=TOKEN) as sender:
+        first = host.handle(S, HOST, token=TOKEN)
+        waiting = ThreadPoolExecutor(1)
+        lost = waiting.submit(first.recv, "x", from_=GUEST)
+        until(lambda: host.plane.stats().waiting == 1)
+        first.close()
+        with pytest.raises(SessionUnknown):
+            lost.result(60)
+        with host.handle(S, HOST, token=TOKEN) as second:
+            sender.send("x", 1, to=HOST)
+            assert second.recv("x", from_=GUEST) == 1
+        waiting.shutdown()

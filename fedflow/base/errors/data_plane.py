@@ -80,3 +80,10 @@ class NothingSent(FedflowError):
     code, retcode, http = 1609, 100, 409
     public = ("site",)
     hint = "What makes the value was left out there; see that party's log for the reason."
+
+
+class ReplyFreed(FedflowError):
+    """The answer to request {number} is kept no more, and it is not executed twice."""
+
+    code, retcode, http = 1610, 100, 409
+    hint = "The executor had lost its connection for too long; submit the job again."
