@@ -67,13 +67,13 @@ install_dev() {
   return "$status"
 }
 
-# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis` and `dev`, those published as source, or the others
+# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis`, `dp` and `dev`, those published as source, or the others
 requirements() {
   "$2" - "$1/pyproject.toml" "$3" <<'PYTHON'
 import sys, tomllib
 with open(sys.argv[1], "rb") as file:
     extras = tomllib.load(file)["project"]["optional-dependencies"]
-for package in extras["spark"] + extras["redis"] + extras["dev"]:
+for package in extras["spark"] + extras["redis"] + extras["dp"] + extras["dev"]:
     if not package.startswith("fedflow") and package.startswith("pyspark") == (sys.argv[2] == "source"):
         print(package)
 PYTHON

@@ -44,6 +44,7 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "boosting.hetero_secureboost:HeteroSecureBoost",
     "boosting.hetero_secureboost:HeteroFastSecureBoost",
     "boosting.leaf_features:SBTFeatureTransformer",
+    "horizontal.homo_lr:HomoLR",
     "clustering.hetero_kmeans:HeteroKmeans",
     "local.local_baseline:LocalBaseline",
     "scoring.positive_unlabeled:PositiveUnlabeled",

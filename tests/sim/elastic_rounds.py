@@ -64,6 +64,9 @@ class Adder:
     def admit(self, state: State, newcomer: Newcomer) -> str | None:
         return None if newcomer.about == {} else "it says something"
 
+    def mistake(self, state: State) -> str | None:
+        return "a lie" if "lie" in state.notes else None
+
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         return State(round=0, arrays={"total": np.zeros(1)})
 

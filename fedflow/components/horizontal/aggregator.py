@@ -48,6 +48,15 @@ from fedflow.components.horizontal.rounds import (
 from fedflow.components.horizontal.sums import PlainSum, SecureSum, Sum, decoded, plan_of
 from fedflow.components.secure_aggregation.plan import Plan
 from fedflow.sdk import DishonestParty, PeerFailed, RoundsFailed, Site, TooFewInRound, TooFewMembers
+from fedflow.sdk import (
+    BadData,
+    DishonestParty,
+    PeerFailed,
+    RoundsFailed,
+    Site,
+    TooFewMembers,
+    TooFewParties,
+)
 
 MOST_TRIES: Final = 10  #: of one round, one after the other
 
@@ -197,8 +206,6 @@ class Aggregator:
             reason = self._combiner.admit(self.state, _newcomer(ready))
             if reason is not None:
                 self._refuse(site, reason)
-                if elastic is None:
-                    raise DishonestParty(party=str(site), round=self.state.round, reason=reason)
                 return
         if absent:
             self._note(f"{site} is back")
@@ -238,6 +245,10 @@ class Aggregator:
         if state.digest != wanted.digest or state.round != wanted.round:
             self._ban(site, "it sends another state than it said it had", now_s)
             return
+        reason = self._combiner.mistake(state)
+        if reason is not None:
+            self._ban(site, reason, now_s)
+            return
         self.state = state
         self._note(f"training goes on with the state after {state.round} rounds, from {site}")
         self._admit_all()
@@ -251,6 +262,8 @@ class Aggregator:
                     self._refuse(site, reason)
 
     def _refuse(self, site: Site, reason: str) -> None:
+        if self._rules.elastic is None:
+            raise BadData(where=f"{site}'s data or model", reason=reason)
         self._note(f"{site} cannot take part: {reason}")
         self._banned[site] = reason
         self._ready.pop(site, None)

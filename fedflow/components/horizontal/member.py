@@ -98,6 +98,7 @@ class Member:
         self._masking: SecureMember | None = None
         self._asked: Any = None  #: the question that the contribution answers
         self._works = False
+        self._took = ""  #: digest of the last state that came
         self._members: tuple[Site, ...] = ()
         self._gone: str | None = None  #: why the aggregator is gone; a later launch may come
         self._heard_s = 0.0  #: when the last message came
@@ -124,7 +125,6 @@ class Member:
             return self._taken(now_s)
         if isinstance(message, Start):
             self._take_start(message)
-            self.is_over = self._gone is not None and message.state.ended
         elif isinstance(message, Question):
             if message.serial == self._serial:
                 self._take_question(message)
@@ -160,23 +160,24 @@ class Member:
 
         Raises: PeerFailed.
         """
-        if self.state is not None and self.state.ended:
-            self.is_over = True  # its `finish` is lost, and would say nothing new
-        elif not elastic:
+        if elastic:
+            self._gone = reason
+        elif self.state is None or not self.state.ended:
             raise PeerFailed(site=self._aggregator, reason=reason)
         else:
-            self._gone = reason
+            self.is_over = True  # its `finish` would say nothing new
         return self._taken(now_s)
 
     def passed(self, now_s: float) -> list[Action]:
         """Take that time has passed. Raises: PeerFailed: nothing is heard for too long."""
         if self._silence_s is None or self._quiet_at_s is None or now_s < self._quiet_at_s:
             return []
-        if self.state is not None and self.state.ended:
-            self.is_over = True
+        silent_s = now_s - self._heard_s
+        if self.state is not None and self.state.ended and silent_s > FIRST_JOIN_S:
+            self.is_over = True  # its `finish` is lost, and nobody comes who needs this state
             return []
         limit_s = 2 * FIRST_JOIN_S + 10 * self._silence_s
-        if now_s - self._heard_s > limit_s:
+        if silent_s > limit_s:
             reason = self._gone or f"nothing was heard of it for {limit_s:.0f} s"
             raise PeerFailed(site=self._aggregator, reason=reason)
         self._say_ready()
@@ -195,7 +196,8 @@ class Member:
         self._serial = start.serial
         self._drop_round()
         self._start = start
-        if self.state is None or self.state.digest != state.digest:
+        if self._took != state.digest:
+            self._took = state.digest
             self._actions.append(Took(state=state))
         self.state = state
         if state.ended:

@@ -112,10 +112,15 @@ def history_with(notes: Mapping[str, Any], one: Participation) -> list[dict[str,
 class Combiner(Protocol):
     """The aggregator's half of a component: what the sums mean."""
 
-    needs_singles: bool  #: it looks at each member's contribution, so nothing is masked
+    @property
+    def needs_singles(self) -> bool:
+        """Tell whether it looks at each member's contribution, so that nothing is masked."""
 
     def admit(self, state: State, newcomer: Newcomer) -> str | None:
         """Return why a member cannot take part in the rounds of `state`, None if it can."""
+
+    def mistake(self, state: State) -> str | None:
+        """Return why what a member calls the state cannot be it, None if it can."""
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         """Return state 0. Raises: FedflowError: the members do not fit together."""

@@ -1,4 +1,4 @@
-"""Cross validation of any vertical model: rows in n parts, a training without each of them.
+"""Cross validation of any model: rows in n parts, a training without each of them.
 
 | message | from -> to | value |
 |---|---|---|
@@ -51,6 +51,7 @@ def cross_validate(
     measures: CallbackParam,
     kind: str,
     fit: Callable[[Context], Outputs],
+    apart: bool = False,
 ) -> Outputs:
     """Return what `n_splits` trainings showed; no model.
 
@@ -60,6 +61,7 @@ def cross_validate(
             `regression`.
         fit: trains in a context with `train_data` and `validate_data`, and returns the predictions
             of both in one table at the guest.
+        apart: the parties' rows are different ones; each draws its own parts and says nothing.
 
     That `train_data` is the only input is a rule of the plan (`planned.check_ports`). Raises:
     BadData: fewer rows than folds. What `fit` raises.
@@ -71,7 +73,7 @@ def cross_validate(
     evaluation = _Evaluation(ctx, measures, kind=kind, table=table)
     summary: dict[str, Any] = {"fold_num": param.n_splits}
     with history:
-        for number, test in enumerate(_folds(ctx, param, table)):
+        for number, test in enumerate(_folds(ctx, param, table, apart=apart)):
             parts = {} if table is None else _split(table, test)
             outputs = fit(
                 nested(
@@ -105,18 +107,22 @@ def k_folds(rows: int, param: CvParam) -> list[Rows]:
     return [np.sort(part).astype(np.int64) for part in np.array_split(order, param.n_splits)]
 
 
-def _folds(ctx: Context, param: CvParam, table: Table | None) -> Iterator[Rows]:
+def _folds(ctx: Context, param: CvParam, table: Table | None, *, apart: bool) -> Iterator[Rows]:
     """Yield the rows that each training is measured on; none of them at the arbiter."""
     if table is None:
         yield from [np.empty(0, dtype=np.int64)] * param.n_splits
         return
-    ids = table.read((table.schema.id,)).column(0)
-    check_same_ids(ctx, ids, tag="cross_validation")
+    if not apart:
+        ids = table.read((table.schema.id,)).column(0)
+        check_same_ids(ctx, ids, tag="cross_validation")
     if table.count < param.n_splits:
         raise BadData(
             where=f"table {table.namespace}.{table.name}",
             reason=f"{table.count} rows cannot be cut into {param.n_splits} parts",
         )
+    if apart:
+        yield from k_folds(table.count, param)
+        return
     if ctx.site.role is Role.GUEST:
         for number, rows in enumerate(k_folds(table.count, param)):
             ctx.federation.send("test_sid", rows, to=ctx.sites_of(Role.HOST), tag=str(number))

@@ -98,6 +98,7 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "HeteroLR": "HeteroLogisticParam",
         "HeteroLinR": "LinearParam",
         "HeteroPoisson": "PoissonParam",
+        "HomoLR": "HomoLogisticParam",
         "DataStatistics": "StatisticsParam",
         "HeteroPearson": "PearsonParam",
         "HeteroFeatureSelection": "FeatureSelectionParam",

@@ -45,6 +45,7 @@ def test_the_built_in_components_load_without_a_problem(registry: ComponentRegis
         "HeteroLR",
         "HeteroLinR",
         "HeteroPoisson",
+        "HomoLR",
         "HeteroSSHELR",
         "HeteroSSHELinR",
         "Evaluation",

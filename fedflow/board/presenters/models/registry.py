@@ -31,6 +31,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "HeteroLogisticRegressionParam": weights,
     "HeteroLinearRegressionParam": weights,
     "HeteroPoissonRegressionParam": weights,
+    "HomoLogisticRegressionParam": weights,
     "LocalBaselineParam": weights,
     "HeteroSecureBoostingTreeGuestParam": boosted,
     "HeteroSecureBoostingTreeHostParam": boosted,

@@ -31,6 +31,9 @@ class Mean:
     def admit(self, state: State, newcomer: Newcomer) -> str | None:
         return None if newcomer.about == {"kind": "number"} else "it is of another kind"
 
+    def mistake(self, state: State) -> str | None:
+        return None
+
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         return State(round=0, arrays={"mean": np.zeros(3)}, ended=self._rounds == 0)
 

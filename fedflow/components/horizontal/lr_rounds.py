@@ -1,0 +1,332 @@
+"""HomoLR as rounds: what the state holds, what the arbiter makes of sums, what a party contributes.
+
+Arrays of a state: `weights`, classes x columns (one row for two classes), the intercept last;
+`best`, the same of the round with the least loss, if that is wanted; `memory.<name>` of the
+strategy. A contribution has `weights` and `loss` times the rows, and `validated`: validation rows,
+and their summed loss.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.horizontal.local_sgd import LocalTraining, fits_intercept, log_odds
+from fedflow.components.horizontal.lr_params import HomoLRParams
+from fedflow.components.horizontal.packing import Floats, Layout
+from fedflow.components.horizontal.privacy import private, spent
+from fedflow.components.horizontal.rounds import Newcomer, State, Total, means, weighted
+from fedflow.components.horizontal.strategies import Strategy, strategy_of
+from fedflow.components.linear.optimizer import initial_weights
+from fedflow.components.training.one_vs_rest import MAX_CLASSES
+from fedflow.components.training.plan import Plan
+from fedflow.sdk import BadData, CodecError, Diverged, Site
+
+MOST_COLUMNS: Final = 10_000_000
+
+Record = Callable[[int, Sequence[float | None]], None]
+
+
+def digest_of(value: Any) -> str:
+    """Return a name of plain JSON (SHA-256)."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def first_state(
+    params: HomoLRParams,
+    *,
+    weights: Floats,
+    classes: Sequence[Any],
+    columns: str,
+    model: str = "",
+    start: int = 0,
+) -> State:
+    """Return the state before the first round.
+
+    Args:
+        columns: digest of the columns' names in order.
+        model: digest of the model that training goes on from; empty: none.
+        start: epochs that it has had.
+    """
+    arrays = {"weights": weights}
+    if keeps_best(params):
+        arrays["best"] = weights.copy()
+    memory = strategy_of(params.strategy).memory(weights.size)
+    arrays |= {f"memory.{name}": value for name, value in memory.items()}
+    notes = {
+        "classes": list(classes),
+        "columns": columns,
+        "model": model,
+        "start": start,
+        "losses": [],
+        "converged": [False] * len(weights),
+        "validated": [],
+        "best_round": -1,
+        "best_loss": None,
+    }
+    return State(round=0, arrays=arrays, notes=notes)
+
+
+def keeps_best(params: HomoLRParams) -> bool:
+    """Tell whether the weights of the best round are kept."""
+    return params.keep_best or params.callbacks.early_stopping_rounds is not None
+
+
+class Averaging:
+    """The arbiter's half. Satisfies `rounds.Combiner`."""
+
+    def __init__(self, params: HomoLRParams, plan: Plan, *, record: Record) -> None:
+        """`record` is given the mean loss of each class after every round (None: it has ended)."""
+        self._params = params
+        self._plan = plan
+        self._strategy: Strategy = strategy_of(params.strategy)
+        self._record = record
+        self.needs_singles = self._strategy.needs_singles
+
+    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+        """Return why a member does not fit to the training."""
+        about, notes = newcomer.about, state.notes
+        if about.get("columns") != notes["columns"]:
+            return "it has other columns, or in another order"
+        if about.get("model", "") != notes["model"]:
+            return "it goes on from another model"
+        found = about.get("classes")
+        if not isinstance(found, list) or any(one not in notes["classes"] for one in found):
+            return "it has labels that the training does not know"
+        if self._params.dp_param.need_dp and newcomer.rows != 1:
+            return "it does not want differential privacy"
+        return None
+
+    def mistake(self, state: State) -> str | None:
+        """Return why a state is none of this training."""
+        notes = state.notes
+        known = first_state(self._params, weights=np.zeros((1, 1)), classes=(), columns="")
+        if not set(known.notes) <= set(notes) or set(known.arrays) != set(state.arrays):
+            return "its state is of another training"
+        shape = state.arrays["weights"].shape
+        rows = _rows_for(notes["classes"])
+        if len(shape) != 2 or shape[0] != rows or len(notes["converged"]) != rows:
+            return "its state has weights of another shape"
+        return None
+
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+        """Return the first weights. Raises: BadData: columns or models of members differ."""
+        first_site, first = next(iter(newcomers.items()))
+        for site, one in newcomers.items():
+            for name, meant in (("columns", "columns"), ("model", "the model to go on from")):
+                if one.about.get(name) != first.about.get(name):
+                    reason = f"{meant} differ from those of {first_site}"
+                    raise BadData(where=f"{site}'s data", reason=reason)
+        classes = _all_classes(newcomers)
+        count = first.about.get("count")
+        if type(count) is not int or not 1 <= count <= MOST_COLUMNS:
+            raise BadData(where=f"{first_site}'s data", reason="has no possible number of columns")
+        size = count + fits_intercept(self._params)
+        rows = _rows_for(classes)
+        weights = np.stack([initial_weights(self._params.init_param, size) for _ in range(rows)])
+        columns = str(first.about.get("columns"))
+        return first_state(self._params, weights=weights, classes=classes, columns=columns)
+
+    def layout(self, state: State) -> Layout:
+        """Return what a party contributes."""
+        shape = state.arrays["weights"].shape
+        return {"weights": shape, "loss": (shape[0],), "validated": (2,)}
+
+    def combine(self, state: State, total: Total) -> State:
+        """Return the next weights. Raises: Diverged; ValueError: the sum cannot be right."""
+        before = state.arrays["weights"]
+        after, memory = self._following(state, total)
+        if not np.isfinite(after).all():
+            raise Diverged(iteration=state.round, reason="the mean of the weights is not finite")
+        losses = total.arrays["loss"] / total.rows
+        if (losses < 0).any():
+            raise ValueError("the losses in the sum are below 0")
+        done = np.array(state.notes["converged"], dtype=bool)
+        after = np.where(done[:, None], before, after)
+        known = [None if ended else float(loss) for ended, loss in zip(done, losses, strict=True)]
+        self._record(state.round, known)
+        notes = {
+            **state.notes,
+            "losses": [*state.notes["losses"], known],
+            "converged": self._converged(state.notes, known),
+        }
+        arrays = {"weights": after, **memory}
+        stops = self._follow_best(state, total, known, arrays, notes)
+        if self._params.dp_param.need_dp:
+            notes["epsilon"] = self._spent(state, total)
+        number = state.round + 1
+        ended = stops or number >= self._params.rounds or all(notes["converged"])
+        if ended and "best" in arrays and notes["best_round"] >= 0:
+            arrays["weights"] = arrays["best"]
+        return State(round=number, arrays=arrays, notes=notes, ended=ended)
+
+    def _following(self, state: State, total: Total) -> tuple[Floats, dict[str, Floats]]:
+        before = state.arrays["weights"]
+        singles = []
+        if self.needs_singles:
+            for site, rows in total.counted.items():
+                singles.append(total.singles[site]["weights"].reshape(-1) / rows)
+        memory = {
+            name.removeprefix("memory."): value
+            for name, value in state.arrays.items()
+            if name.startswith("memory.")
+        }
+        mean = means(total)["weights"].reshape(-1)
+        after, memory = dict_pair(
+            self._strategy.following(before.reshape(-1), mean, memory, singles)
+        )
+        named = {f"memory.{name}": value for name, value in memory.items()}
+        return after.reshape(before.shape), named
+
+    def _converged(self, notes: Mapping[str, Any], losses: Sequence[float | None]) -> list[bool]:
+        previous = notes["losses"][-1] if notes["losses"] else [None] * len(losses)
+        found = []
+        for was, loss, before in zip(notes["converged"], losses, previous, strict=True):
+            now = False
+            if loss is not None and self._params.stop_kind == "abs":
+                now = loss <= self._params.tol
+            elif loss is not None and before is not None and self._params.stop_kind == "diff":
+                now = abs(loss - before) < self._params.tol
+            found.append(bool(was or now))
+        return found
+
+    def _follow_best(
+        self,
+        state: State,
+        total: Total,
+        losses: Sequence[float | None],
+        arrays: dict[str, Floats],
+        notes: dict[str, Any],
+    ) -> bool:
+        """Keep the weights of the best round so far; tell whether nothing gets better any more.
+
+        Losses are those of the weights before the round, which are those of the round before.
+        """
+        rows, summed = total.arrays["validated"]
+        validated = float(summed / rows) if rows > 0 else None
+        notes["validated"] = [*state.notes["validated"], validated]
+        if "best" not in state.arrays:
+            return False
+        known = [loss for loss in losses if loss is not None]
+        measured = validated if validated is not None else math.fsum(known)
+        best = notes["best_loss"]
+        arrays["best"] = state.arrays["best"]
+        if best is None or measured < best:
+            notes["best_loss"], notes["best_round"] = measured, state.round - 1
+            arrays["best"] = state.arrays["weights"]
+            return False
+        patience = self._plan.patience
+        waited = state.round - 1 - notes["best_round"]
+        return patience is not None and waited >= patience * (self._plan.every or 1)
+
+    def _spent(self, state: State, total: Total) -> float:
+        return spent(state.round + 1, self._params.dp_param, members=len(total.counted))
+
+
+class Contributing:
+    """A party's half. Satisfies `rounds.Worker`."""
+
+    def __init__(
+        self,
+        params: HomoLRParams,
+        training: LocalTraining,
+        *,
+        newcomer: Newcomer,
+        validated: LocalTraining | None,
+        targets_for: Callable[[Sequence[Any]], None],
+        took: Callable[[State], None],
+        record: Callable[[int, Floats], None],
+    ) -> None:
+        """Take the party's rows.
+
+        Args:
+            targets_for: gives the trainings the targets of the classes of all parties.
+            took: what happens with every state.
+            record: is given the losses of each epoch, by class.
+        """
+        self.newcomer = newcomer
+        self._params = params
+        self._training = training
+        self._validated = validated
+        self._targets_for = targets_for
+        self._took = took
+        self._record = record
+        self._strategy = strategy_of(params.strategy)
+        self._knows_classes = False
+
+    def took(self, state: State) -> None:
+        """See a state. Raises: CodecError: it does not fit to this party's columns."""
+        weights, classes = state.arrays.get("weights"), state.notes.get("classes")
+        count = int(self.newcomer.about["count"]) + fits_intercept(self._params)
+        if not isinstance(classes, list) or len(classes) < 2:
+            raise CodecError(reason="the state names no classes")
+        if weights is None or weights.shape != (_rows_for(classes), count):
+            raise CodecError(reason="the state has weights of another shape")
+        if not self._knows_classes:
+            self._targets_for(classes)
+            self._knows_classes = True
+        self._took(state)
+
+    def work(self, state: State, members: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+        """Return the weights and the loss after the epochs of a round."""
+        params, before = self._params, state.arrays["weights"]
+        start = before
+        warm = bool(state.notes["model"])
+        zeros = params.init_param.init_method.lower() == "zeros"
+        if state.round == 0 and zeros and not warm and fits_intercept(params):
+            start = before.copy()
+            start[:, -1] = log_odds(self._training.targets)
+        after, history = self._training.train(
+            start,
+            epochs=params.epochs_of(state.round),
+            done=state.round * params.aggregate_iters,
+            proximal=self._strategy.proximal,
+        )
+        for number, losses in enumerate(history):
+            self._record(state.round * params.aggregate_iters + number, losses)
+        if params.dp_param.need_dp:
+            after = private(before, after, params.dp_param, members=len(members))
+        loss = np.mean(history, axis=0)
+        found = weighted({"weights": after, "loss": loss}, self.newcomer.rows)
+        return {**found, "validated": self._validate(before)}
+
+    def _validate(self, weights: Floats) -> Floats:
+        """Return the validation rows, and the sum of their losses, for the weights given."""
+        if self._validated is None:
+            return np.zeros(2)
+        rows = self._validated.targets.shape[1]
+        return np.array([rows, rows * float(self._validated.losses(weights).sum())])
+
+
+def dict_pair(found: tuple[Floats, Mapping[str, Floats]]) -> tuple[Floats, dict[str, Floats]]:
+    """Return the pair with a dict of its own."""
+    return found[0], dict(found[1])
+
+
+def _rows_for(classes: Sequence[Any]) -> int:
+    """Return how many models there are."""
+    return len(classes) if len(classes) > 2 else 1
+
+
+def _all_classes(newcomers: Mapping[Site, Newcomer]) -> list[Any]:
+    """Return the classes of all members, sorted. Raises: BadData."""
+    found: set[Any] = set()
+    for site, one in newcomers.items():
+        classes = one.about.get("classes")
+        if not isinstance(classes, list) or len(classes) > MAX_CLASSES:
+            raise BadData(where=f"{site}'s data", reason="has no possible classes")
+        if not all(type(label) in {int, float, str, bool} for label in classes):
+            raise BadData(where=f"{site}'s data", reason="has no possible classes")
+        found.update(classes)
+    if len({type(one) for one in found}) > 1:
+        raise BadData(where="labels", reason="they are of different types at different parties")
+    if len(found) < 2:
+        raise BadData(where="labels", reason="all parties have one and the same class")
+    return sorted(found)
