@@ -53,7 +53,7 @@ install_spark() { run_pip "$2" install --editable "$1[spark]"; }
 # install_dev ROOT PYTHON: what the tests need. PySpark is published as source alone: its wheel (450 MB) is packed
 # and unpacked, uncompressed, while the other packages are installed. Bytecode is written by what imports them.
 install_dev() {
-  local root="$1" python="$2" packed status=0 others source pip
+  local root="$1" python="$2" packed status=0 others source pip torch
   run_pip "$python" install --upgrade pip || return  # an older one needs twice the time to choose versions
   packed="$(mktemp)"
   printf '[bdist_wheel]\ncompression = stored\n' >"$packed"
@@ -61,13 +61,25 @@ install_dev() {
   mapfile -t others < <(requirements "$root" "$python" others)
   DIST_EXTRA_CONFIG="$packed" run_pip "$python" install --no-compile "${source[@]}" &
   pip="$!"
+  install_torch "$python" --no-index --no-deps >/dev/null 2>&1 &  # if a file of the CPU build is at hand
+  torch="$!"
   run_pip "$python" install --no-compile --editable "$root" "${others[@]}" || status="$?"
   wait "$pip" || status="$?"
+  if wait "$torch"; then
+    install_torch "$python" || status="$?"  # the few packages that it needs
+  else
+    echo "No file of torch $TORCH for the CPU here: the tests that need it are skipped." >&2
+  fi
   rm -f "$packed"
   return "$status"
 }
 
 # requirements ROOT PYTHON WHICH: of the extras `spark`, `redis`, `dp` and `dev`, those published as source, or the others
+# install_torch PYTHON WORDS...: torch for the tests of torchrun. From PyPI it would be a build with CUDA, several GB.
+TORCH=2.13.0
+install_torch() { run_pip "$1" install --no-compile "${@:2}" "torch==$TORCH"; }
+
+# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis` and `dev`, those published as source, or the others
 requirements() {
   "$2" - "$1/pyproject.toml" "$3" <<'PYTHON'
 import sys, tomllib

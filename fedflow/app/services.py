@@ -20,6 +20,7 @@ from fedflow.base.values import dataclass
 if TYPE_CHECKING:
     from fedflow.app.administration.info import Info
     from fedflow.app.administration.modules import Modules
+    from fedflow.app.administration.rendezvous import RendezvousRuns
     from fedflow.app.administration.servers import Servers
     from fedflow.app.administration_services import Administration
     from fedflow.app.data.bindings import Bindings
@@ -114,6 +115,7 @@ class Services:
         store, folders, clock = kernel.store, kernel.folders, kernel.clock
         self._late = late
         self._store, self._clock = store, clock
+        self._started_ms = clock.now_ms()
         self.info, self.modules, self.servers = info, modules, servers
         self.commands, self.queue, self.workers = core.commands, core.queue, core.workers
         self.submissions, self.control, self.reruns = core.submissions, core.control, core.reruns
@@ -138,6 +140,13 @@ class Services:
         from fedflow.app.queries.job_tags import JobTagging
 
         return self.of(JobTagging)
+
+    @property
+    def rendezvous(self) -> RendezvousRuns:
+        """Return the use cases of rendezvous."""
+        from fedflow.app.administration.rendezvous import RendezvousRuns
+
+        return RendezvousRuns(store=self._store, clock=self._clock, since_ms=self._started_ms)
 
     @property
     def administration(self) -> Administration:

@@ -58,5 +58,9 @@ class HttpRun:
                 address=self._connection.address, reason=exc.message
             ) from exc
         return RunReply(
-            now_ms=found.now_ms, token=found.token, text=found.state, was_set=found.was_set
+            now_ms=found.now_ms,
+            token=found.token,
+            text=found.state,
+            was_set=found.was_set,
+            since_ms=found.since_ms,
         )

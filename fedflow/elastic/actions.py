@@ -73,7 +73,7 @@ def _complete(state: State) -> State:
         name: replace(one, rank=ranks[name]) if name in ranks else one
         for name, one in state.members.items()
     }
-    return replace(state, complete=True, deadline_ms=None, members=members)
+    return replace(state, size=len(ranks), deadline_ms=None, members=members)
 
 
 def _with(state: State, name: str, own: Presence) -> State:

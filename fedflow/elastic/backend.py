@@ -14,6 +14,7 @@ class Stored:
     state: bytes  #: of `state.state_to_bytes`, for back ends of no meaning
     token: str  #: of this very write; each write has another one
     now_ms: int  #: the back end's time, on which members compare heartbeats
+    since_ms: int = 0  #: from when on it could be written to all the time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,12 +9,15 @@ from fedflow.base.clock import is_older
 from fedflow.elastic.state import Membership, RendezvousSettings, State
 
 
-def cleaned(state: State, settings: RendezvousSettings, *, now_ms: int) -> State:
-    """Return a state without the members whose last heartbeat is too old."""
+def cleaned(state: State, settings: RendezvousSettings, *, now_ms: int, since_ms: int = 0) -> State:
+    """Return a state without the members whose last heartbeat is too old.
+
+    Nobody is dead for what was not written before `since_ms`, when nothing could be written.
+    """
     dead = [
         name
         for name, one in state.members.items()
-        if is_older(one.heartbeat_ms, settings.silence_ms, now_ms)
+        if is_older(max(one.heartbeat_ms, since_ms), settings.silence_ms, now_ms)
     ]
     return without(state, dead, settings) if dead else state
 
@@ -35,7 +38,7 @@ def without(state: State, names: Iterable[str], settings: RendezvousSettings) ->
         return state
     if state.complete:
         if state.participants == 0:
-            return replace(state, complete=False, round=state.round + 1)
+            return replace(state, size=0, round=state.round + 1)
     elif state.participants < settings.min_members:
         return replace(state, deadline_ms=None)
     return state

@@ -97,9 +97,11 @@ def steps(
     lost = 0
     stored = _stored((yield Read()))
     while True:
-        at_ms = stored.now_ms if stored is not None else now_ms()
-        state = State() if stored is None else state_from_bytes(stored.state)
-        state = cleaned(state, settings, now_ms=at_ms)
+        if stored is None:
+            state, at_ms = State(), now_ms()
+        else:
+            state, at_ms = state_from_bytes(stored.state), stored.now_ms
+            state = cleaned(state, settings, now_ms=at_ms, since_ms=stored.since_ms)
         late_s = monotonic_s() - deadline_s
         action = operator(
             View(state=state, name=member.name, settings=settings, now_ms=at_ms, late_s=late_s)

@@ -61,4 +61,9 @@ class RunBackend:
             self._known = (reply.token, reply.text)
         if self._known is None or self._known[0] != reply.token:
             raise RendezvousStateCorrupt(reason="the server left it out")
-        return Stored(state=bytes_of(self._known[1]), token=reply.token, now_ms=reply.now_ms)
+        return Stored(
+            state=bytes_of(self._known[1]),
+            token=reply.token,
+            now_ms=reply.now_ms,
+            since_ms=reply.since_ms,
+        )

@@ -1,6 +1,6 @@
 """The state of a rendezvous, which all members share, and its compact bytes.
 
-The bytes are JSON: `[version, round, complete, deadline_ms, closed, base_ms, members]`, where a
+The bytes are JSON: `[version, round, size, deadline_ms, closed, base_ms, members]`, where a
 member is `[name, address, membership, rank, heartbeat_ms - base_ms]`. 1,000 members with the
 longest names and addresses need less than 160 KB. Whoever can write to a run can write any bytes,
 so everything is checked before it is used; nothing is ever unpickled.
@@ -86,10 +86,15 @@ class State:
     """A rendezvous at one moment."""
 
     round: int = 0
-    complete: bool = False  #: the participants and their ranks are decided
+    size: int = 0  #: participants when the round became complete; 0: it is not
     deadline_ms: int | None = None  #: when a round that has its minimum becomes complete
     closed: bool = False  #: there are no further rounds
     members: Mapping[str, Presence] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether participants and ranks of the round are decided."""
+        return self.size > 0
 
     def at(self, membership: Membership) -> frozenset[str]:
         """Return the names of those who are members in one way."""
@@ -126,7 +131,7 @@ class _Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     version: Annotated[int, msgspec.Meta(ge=_VERSION, le=_VERSION)]
     round: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-    complete: bool
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_MEMBERS)]
     deadline_ms: Annotated[int, msgspec.Meta(ge=0, le=_MAX_MS)] | None
     closed: bool
     base_ms: Annotated[int, msgspec.Meta(ge=0, le=_MAX_MS)]
@@ -149,9 +154,7 @@ def state_to_bytes(state: State) -> bytes:
         for name, one in sorted(state.members.items())
     ]
     return msgspec.json.encode(
-        _State(
-            _VERSION, state.round, state.complete, state.deadline_ms, state.closed, base_ms, members
-        )
+        _State(_VERSION, state.round, state.size, state.deadline_ms, state.closed, base_ms, members)
     )
 
 
@@ -165,7 +168,7 @@ def state_from_bytes(raw: bytes) -> State:
         raise RendezvousStateCorrupt(reason=f"not the bytes of a state: {exc}") from None
     state = State(
         round=found.round,
-        complete=found.complete,
+        size=found.size,
         deadline_ms=found.deadline_ms,
         closed=found.closed,
         members={
@@ -194,6 +197,6 @@ def _fault(state: State, listed: int) -> str | None:
     own = [state.members[name].rank for name in names]
     if not names or state.deadline_ms is not None:
         return "complete without participants, or with a deadline"
-    if len(ranks) != len(own) or NO_RANK in own or own != sorted(set(own)):
+    if len(ranks) != len(own) or own != sorted(set(own)) or own[0] < 0 or own[-1] >= state.size:
         return "the ranks are not those of sorted names"
     return None

@@ -355,12 +355,11 @@ class FedflowServer:
         )
 
     def _rendezvous(self, services: Services) -> CalledLate:
-        from fedflow.app.administration.rendezvous import RendezvousRuns
         from fedflow.rpc.server.rendezvous import RendezvousService
 
         routes = self._routes
         return RendezvousService(
-            services.of(RendezvousRuns),
+            services.rendezvous,
             authenticate=certificate_party,
             allows=lambda party_id: routes.is_local(party_id) or routes.is_partner(party_id),
             pace=self._rpc.pace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from fedflow.app.administration.rendezvous import RendezvousRuns, RunCaller, RunLink
+from fedflow.app.administration.rendezvous import RunCaller, RunLink
 from fedflow.domain.administration.rendezvous import RunKey, RunReply
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
@@ -59,7 +59,7 @@ def write(body: WriteBody) -> Response:
 @route(rendezvous, "/list", data=list[StoredRun], own=True, read_only=True)
 def list_all(_: NoBody) -> Response:
     """Return the runs that were written to last, at most 1,000."""
-    found = services().of(RendezvousRuns).all()
+    found = services().rendezvous.all()
     return success(
         [
             StoredRun(
@@ -74,16 +74,20 @@ def list_all(_: NoBody) -> Response:
 @route(rendezvous, "/remove", body=RemoveBody, data=bool, own=True)
 def remove(body: RemoveBody) -> Response:
     """Delete a run; tell whether there was one."""
-    return success(
-        services().of(RendezvousRuns).remove(RunKey(scope=body.scope, run_id=body.run_id))
-    )
+    return success(services().rendezvous.remove(RunKey(scope=body.scope, run_id=body.run_id)))
 
 
 def _run(body: RunBody) -> RunLink:
     place = services().info.place
     caller = RunCaller(party_id=place.party_id or "0", counted="clients")
-    return services().of(RendezvousRuns).run(body.run_id, caller=caller, job_id=body.job_id)
+    return services().rendezvous.run(body.run_id, caller=caller, job_id=body.job_id)
 
 
 def _state(reply: RunReply) -> RunState:
-    return RunState(now_ms=reply.now_ms, token=reply.token, state=reply.text, was_set=reply.was_set)
+    return RunState(
+        now_ms=reply.now_ms,
+        token=reply.token,
+        state=reply.text,
+        was_set=reply.was_set,
+        since_ms=reply.since_ms,
+    )

@@ -44,9 +44,11 @@ class RunCaller:
 class RendezvousRuns:
     """The runs that this server stores."""
 
-    def __init__(self, *, store: Store, clock: Clock) -> None:
+    def __init__(self, *, store: Store, clock: Clock, since_ms: int = 0) -> None:
+        """`since_ms`: from when on this server has been there."""
         self._store = store
         self._clock = clock
+        self._since_ms = since_ms
 
     def run(self, run_id: str, *, caller: RunCaller, job_id: str | None = None) -> RunLink:
         """Return the way to one run: of the caller's party, or of a job that it takes part in.
@@ -64,8 +66,9 @@ class RendezvousRuns:
             self._check_part(job_id, caller.party_id)
             scope = f"job:{job_id}"
         return RunLink(
-            RunKey(scope=scope, run_id=run_id), caller, store=self._store, clock=self._clock
-        )
+            RunKey(scope=scope, run_id=run_id), caller, store=self._store, clock=self._clock,
+            since_ms=self._since_ms,
+        )  # fmt: skip
 
     def all(self) -> list[Run]:
         """Return the runs that were written to last, without their texts."""
@@ -88,11 +91,14 @@ class RendezvousRuns:
 class RunLink:
     """Reads and writes one run for one caller."""
 
-    def __init__(self, key: RunKey, caller: RunCaller, *, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, key: RunKey, caller: RunCaller, *, store: Store, clock: Clock, since_ms: int
+    ) -> None:
         self.key = key
         self._caller = caller
         self._store = store
         self._clock = clock
+        self._since_ms = since_ms
 
     def read(self, known: str | None) -> RunReply:
         """Return what the run holds; no text if that is the caller's, whose token is `known`."""
@@ -100,9 +106,9 @@ class RunLink:
             run = tx.rendezvous.get(self.key)
         now_ms = self._clock.now_ms()
         if run is None:
-            return RunReply(now_ms=now_ms)
+            return RunReply(now_ms=now_ms, since_ms=self._since_ms)
         text = None if run.token == known else run.text
-        return RunReply(now_ms=now_ms, token=run.token, text=text)
+        return RunReply(now_ms=now_ms, since_ms=self._since_ms, token=run.token, text=text)
 
     def write(self, text: str, token: str | None) -> RunReply:
         """Write if `token` is that of what is stored, or None and nothing is stored.
@@ -118,7 +124,7 @@ class RunLink:
         with self._store.transaction() as tx:
             was_set = self._write(tx, text, token, new=new, now_ms=now_ms)
         if was_set:
-            return RunReply(now_ms=now_ms, token=new, was_set=True)
+            return RunReply(now_ms=now_ms, since_ms=self._since_ms, token=new, was_set=True)
         return self.read(None)
 
     def _write(self, tx: Tx, text: str, token: str | None, *, new: str, now_ms: int) -> bool:

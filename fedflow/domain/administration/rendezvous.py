@@ -43,3 +43,4 @@ class RunReply:
     token: str | None = None  #: None: nothing is stored
     text: str | None = None  #: None: that of the token which the caller knows
     was_set: bool = False  #: of a write: it took place
+    since_ms: int = 0  #: from when on the server has been there all the time

@@ -74,7 +74,11 @@ class GrpcRun:
         if answer.retcode == 0 and answer.data is not None:
             found = answer.data
             return RunReply(
-                now_ms=found.now_ms, token=found.token, text=found.state, was_set=found.was_set
+                now_ms=found.now_ms,
+                token=found.token,
+                text=found.state,
+                was_set=found.was_set,
+                since_ms=found.since_ms,
             )
         name = str(answer.error.get("name", ""))
         if not name or name in _UNREACHABLE:

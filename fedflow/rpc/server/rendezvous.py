@@ -119,5 +119,9 @@ class RendezvousService:
         state, token = call.state, call.token
         reply = run.read(token) if state is None else run.write(state, token)
         return RunState(
-            now_ms=reply.now_ms, token=reply.token, state=reply.text, was_set=reply.was_set
+            now_ms=reply.now_ms,
+            token=reply.token,
+            state=reply.text,
+            was_set=reply.was_set,
+            since_ms=reply.since_ms,
         )

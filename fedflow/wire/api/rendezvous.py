@@ -14,6 +14,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     state: str | None = None
     was_set: bool = False
+    since_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):

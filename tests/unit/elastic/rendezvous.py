@@ -26,7 +26,11 @@ def a_state(
                 rank=sorted(participants).index(name) if ranked else NO_RANK,
             )
     return State(
-        round=round_, complete=complete, deadline_ms=deadline_ms, closed=closed, members=members
+        round=round_,
+        size=len(participants) if complete else 0,
+        deadline_ms=deadline_ms,
+        closed=closed,
+        members=members,
     )
 
 

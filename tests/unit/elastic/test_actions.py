@@ -76,7 +76,7 @@ def test_lists_take_a_member_with_its_heartbeat(action: Action, membership: Memb
 )
 def test_who_leaves_a_list_changes_nothing_else(action: Action, state: State) -> None:
     left = after(action, state)
-    assert left == a_state("bc", complete=True)
+    assert left == a_state("bc", complete=True)  # its size stays, too
 
 
 def test_a_complete_round_becomes_complete_once_and_closing_changes_nothing_else() -> None:
@@ -152,3 +152,10 @@ def test_whatever_members_do_the_bytes_can_be_read(steps: list[tuple[Action, str
             action = Action.REMOVE_FROM_PARTICIPANTS
         state = after(action, state, Member(name=name))
         assert state_from_bytes(state_to_bytes(state)) == state
+
+
+def test_nobody_is_dead_for_what_could_not_be_written() -> None:
+    state = a_state("ab", complete=True, ages_s={"a": 600, "b": 1})
+    assert cleaned(state, SETTINGS, now_ms=NOW_MS, since_ms=NOW_MS - 15_000) == state
+    later = cleaned(state, SETTINGS, now_ms=NOW_MS, since_ms=NOW_MS - 15_001)
+    assert (later.ranks, later.size) == ({"b": 1}, 2)

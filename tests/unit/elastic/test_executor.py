@@ -13,12 +13,14 @@ from fedflow.base.errors.rendezvous import (
     RendezvousEnded,
     RendezvousStateCorrupt,
     RendezvousTimeout,
+    RendezvousUnreachable,
 )
-from fedflow.elastic.backend import Written
+from fedflow.elastic.backend import Backend, Stored, Written
 from fedflow.elastic.executor import SYNC_S, run, steps
 from fedflow.elastic.member import Member
 from fedflow.elastic.memory import MemoryBackend
 from fedflow.elastic.operators import Operator, close, join, keep_alive, leave
+from fedflow.elastic.patience import PatientBackend
 from fedflow.elastic.state import Membership, State, state_from_bytes, state_to_bytes
 from fedflow.elastic.stored import text_of
 from tests.unit.elastic.rendezvous import NOW_MS, SETTINGS, a_state
@@ -51,7 +53,7 @@ def backend_with(state: State, timer: Turned) -> MemoryBackend:
 
 
 def do(
-    operator: Operator, backend: MemoryBackend, timer: Turned, *, name: str = "a",
+    operator: Operator, backend: Backend, timer: Turned, *, name: str = "a",
     timeout_s: float = 10.0,
 ) -> State:  # fmt: skip
     work = steps(
@@ -188,3 +190,38 @@ def test_a_run_that_was_deleted_meanwhile_begins_anew() -> None:
     with pytest.raises(RendezvousTimeout):
         do(join, backend, again)
     assert held(backend).at(Membership.PARTICIPANT) == set()
+
+
+class Away(MemoryBackend):
+    """A server that is not there until a time; the first write takes place, its answer is lost."""
+
+    def __init__(self, timer: Turned, until_s: float) -> None:
+        super().__init__(timer.now_ms)
+        self.timer, self.until_s = timer, until_s
+
+    def get_state(self) -> Stored | None:
+        if self.timer.at_s < self.until_s:
+            raise RendezvousUnreachable(address="x", reason="away")
+        return super().get_state()
+
+    def set_state(self, state: bytes, token: str | None) -> Written | None:
+        written = super().set_state(state, token)
+        if self.until_s:
+            self.until_s = 0.0
+            raise RendezvousUnreachable(address="x", reason="the answer was lost")
+        return written
+
+
+def test_a_patient_member_waits_for_its_server_and_is_there_once() -> None:
+    timer = Turned()
+    backend = Away(timer, until_s=30.0)
+    state = do(close, PatientBackend(backend, timer, limit_s=60.0), timer, timeout_s=90.0)
+    assert state.closed
+    assert 30 <= timer.at_s < 32
+
+
+def test_patience_ends() -> None:
+    timer = Turned()
+    with pytest.raises(RendezvousUnreachable):
+        do(close, PatientBackend(Away(timer, until_s=99.0), timer, limit_s=60.0), timer)
+    assert 60 <= timer.at_s < 61

@@ -34,7 +34,7 @@ def test_a_thousand_members_with_the_longest_names_fit() -> None:
         )
         for number in range(1_000)
     }
-    state = State(round=10**9, complete=True, members=members)
+    state = State(round=10**9, size=1_000, members=members)
     raw = state_to_bytes(state)
     assert len(raw) <= MAX_BYTES
     assert state_from_bytes(raw) == state
@@ -62,7 +62,8 @@ def changed(*path: int, to: Any) -> bytes:
         b"", b"null", b"{}", b"[]", b"[1", b"\xff\xfe", b"[" * 100_000, b" " * (MAX_BYTES + 1),
         b"\x80\x04\x95",  # a pickle
         changed(0, to=2), changed(1, to=-1), changed(1, to=2**60), changed(1, to=1.5),
-        changed(2, to=0), changed(3, to="soon"), changed(3, to=1), changed(4, to=None),
+        changed(2, to=0), changed(2, to=True), changed(2, to=1_001), changed(2, to=1),
+        changed(3, to="soon"), changed(3, to=1), changed(4, to=None),
         changed(5, to=-1), changed(6, to={}), changed(6, to=[]), changed(6, to=good()[6] * 400),
         changed(6, 0, 0, to="a b"), changed(6, 0, 0, to=""), changed(6, 0, 0, to="a" * 65),
         changed(6, 0, 0, to="a\n"), changed(6, 0, 0, to="b"), changed(6, 0, 1, to="x y"),
