@@ -30,7 +30,7 @@ from fedflow.components.binning.ranks import (
 )
 from fedflow.components.horizontal.packing import Floats, Layout
 from fedflow.components.horizontal.rounds import Newcomer, State, Total
-from fedflow.components.samples.agreement import agreed, plan_in, refusal
+from fedflow.components.samples.agreement import agreed, mistake_in, plan_in, refusal
 from fedflow.components.samples.common_values import Beginnings, UnionSearch, marks_of
 from fedflow.sdk import BadData, Site
 from fedflow.sdk.errors import CodecError
@@ -151,6 +151,10 @@ class BinningCombiner:
     def admit(self, state: State, newcomer: Newcomer) -> str | None:
         """Return what of a late member's plan is not that of the others."""
         return refusal(newcomer, _plan_of(state))
+
+    def mistake(self, state: State) -> str | None:
+        """Return why what a member calls the state is none of these rounds."""
+        return None if state.ended else mistake_in(state, self.layout)
 
     def layout(self, state: State) -> Layout:
         """Return the shapes of the counts."""

@@ -31,7 +31,7 @@ from fedflow.components.features.one_hot import (
 from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import Newcomer, Rules, State, Total
-from fedflow.components.samples.agreement import agreed, digest_of, plan_in, refusal
+from fedflow.components.samples.agreement import agreed, digest_of, mistake_in, plan_in, refusal
 from fedflow.components.samples.common_values import (
     MAX_BYTES,
     Beginnings,
@@ -182,6 +182,10 @@ class ValuesCombiner:
     def admit(self, state: State, newcomer: Newcomer) -> str | None:
         """Return why a late member's columns are not those of the others."""
         return refusal(newcomer, _plan_of(state))
+
+    def mistake(self, state: State) -> str | None:
+        """Return why what a member calls the state is none of these rounds."""
+        return None if state.ended else mistake_in(state, self.layout)
 
     def layout(self, state: State) -> Layout:
         """Return the shapes of the marks."""

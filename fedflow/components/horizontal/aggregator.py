@@ -47,15 +47,14 @@ from fedflow.components.horizontal.rounds import (
 )
 from fedflow.components.horizontal.sums import PlainSum, SecureSum, Sum, decoded, plan_of
 from fedflow.components.secure_aggregation.plan import Plan
-from fedflow.sdk import DishonestParty, PeerFailed, RoundsFailed, Site, TooFewInRound, TooFewMembers
 from fedflow.sdk import (
     BadData,
     DishonestParty,
     PeerFailed,
     RoundsFailed,
     Site,
+    TooFewInRound,
     TooFewMembers,
-    TooFewParties,
 )
 
 MOST_TRIES: Final = 10  #: of one round, one after the other

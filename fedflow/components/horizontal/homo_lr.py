@@ -91,7 +91,7 @@ class HomoLR:
     def run(self, ctx: Context) -> Outputs:
         """Train if `train_data` is connected, else predict `test_data` with the model given.
 
-        Raises: BadParameter, BadData, Diverged, PeerFailed, TooFewParties, RoundsFailed,
+        Raises: BadParameter, BadData, Diverged, PeerFailed, TooFewInRound, RoundsFailed,
             DishonestParty, RefusedByAggregator.
         """
         params: HomoLRParams = ctx.params

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from fedflow.components.horizontal.rounds import Newcomer
+from fedflow.components.horizontal.packing import Layout
+from fedflow.components.horizontal.rounds import Newcomer, State
 from fedflow.sdk import BadData, BadParameter, Site
 from fedflow.sdk.decoding import read_as
 
@@ -51,6 +52,15 @@ def refusal(newcomer: Newcomer, plan: msgspec.Struct) -> str | None:
     except ValueError as exc:
         return str(exc)
     return None if own == plan else "its columns or parameters are others"
+
+
+def mistake_in(state: State, layout: Callable[[State], Layout]) -> str | None:
+    """Return why a state is none of these rounds, None if its layout can be computed."""
+    try:
+        layout(state)
+    except (LookupError, TypeError, ValueError):
+        return "its state is of another run"
+    return None
 
 
 def plan_in(value: object, kind: type[P]) -> P:
