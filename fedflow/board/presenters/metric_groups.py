@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from fedflow.board.presenters import metric_curves as curves
+from fedflow.board.presenters import metric_rounds as rounds
 from fedflow.board.presenters import metric_tables as tables
 from fedflow.board.presenters.charts import Group, View
 from fedflow.board.presenters.metric_items import MetricItem, Texts, items_of
@@ -18,6 +19,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ("scores", ("EVALUATION_SUMMARY",), (tables.scores, curves.measures_over_iterations)),
     ("clustering", ("CLUSTERING_EVALUATION_SUMMARY",), (tables.cluster_scores,)),
     ("loss", ("LOSS",), (curves.loss,)),
+    ("participation", ("PARTICIPATION",), (rounds.participation,)),
     ("round-seconds", ("ROUND_SECONDS",), (curves.round_seconds,)),
     ("tree-seconds", ("TREE_SECONDS",), (curves.tree_seconds,)),
     ("roc", ("ROC_EVALUATION",), (curves.roc,)),
@@ -105,6 +107,7 @@ def _titles(t: Texts) -> dict[str, str]:
         "scores": t("Scores"),
         "clustering": t("Clusters"),
         "loss": t("Loss"),
+        "participation": t("Who took part"),
         "round-seconds": t("Seconds per round"),
         "tree-seconds": t("Seconds per tree"),
         "roc": t("ROC"),
