@@ -19,6 +19,7 @@ class Who(Enum):
     NEWCOMER = "Partner without a job"
     PARTNER = "Partner of a job"
     ARBITER = "Arbiter"
+    EXCHANGE = "Exchange"
     REST_CLIENT = "REST client"
     BOARD_USER = "Person at the board"
     WEB_PAGE = "Web page"
