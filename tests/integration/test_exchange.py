@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from fedflow.wire.exchange import HEADER_BYTES, Kind
 from tests.support.certificates import make_ca
 from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 from tests.support.exchange import Passing, Tap, TestExchange
+from tests.support.proxy import FaultyProxy
 from tests.support.site_keys import MemorySiteKeys
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -86,7 +88,9 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def a_line(home: Path, keys: dict[str, MemorySiteKeys]) -> Iterator[Line]:
+def a_line(
+    home: Path, keys: dict[str, MemorySiteKeys], *, settings: FederationSettings = FAST
+) -> Iterator[Line]:
     authority = make_ca()
     parties = list(keys)
     tap, found = Tap(), list[str]()
@@ -102,7 +106,7 @@ def a_line(home: Path, keys: dict[str, MemorySiteKeys]) -> Iterator[Line]:
                     home=home / party,
                     credentials=credentials_of(party, authority),
                 ),
-                settings=FAST,
+                settings=settings,
                 keys=keys[party],
             )
             stack.enter_context(servers[party])
@@ -177,6 +181,70 @@ def test_values_go_both_ways_at_once(line: Line) -> None:
             )
             assert guest.recv("to guest", from_=HOST, tag=str(number)) == {"number": number}
     assert line.log == []
+
+
+# --- breaks ---------------------------------------------------------------------------------------
+
+
+def send_over_breaks(line: Line, value: np.ndarray, breaks: int, *, every: int) -> int:  # type: ignore[type-arg]
+    """Send a value while the link to the exchange is cut; return the bytes that went over it."""
+    line.tap.keeps = False
+    counts = line.exchange.traffic.of("9999", "10000")
+    with FaultyProxy(line.exchange.port) as proxy:
+        line.guest.route_over(proxy.port, ["10000"])
+        for server in (line.guest, line.host):
+            server.open("job_cut_0", SITES, token=TOKEN)
+        with (
+            line.guest.handle("job_cut_0", GUEST, token=TOKEN) as sender,
+            line.host.handle("job_cut_0", HOST, token=TOKEN) as receiver,
+        ):
+            sender.send("value", value, to=HOST)
+            for number in range(breaks):
+                passed = (number + 1) * every
+                until(lambda passed=passed: counts.bytes_up > passed, within_s=300)
+                proxy.reset()
+            got = receiver.recv("value", from_=GUEST, timeout_s=600)
+            assert got.shape == value.shape
+            assert np.array_equal(got[::997], value[::997])
+            sender.flush(60)
+    return counts.bytes_up
+
+
+def test_a_value_goes_on_where_it_was_when_the_link_to_the_exchange_is_cut(line: Line) -> None:
+    passed = send_over_breaks(line, big(64), 3, every=12 * MIB)
+    assert passed < (64 + 3 * 16) * MIB  # and what was under way at each cut
+    assert line.exchange.traffic.of("9999", "10000").calls > 3
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1800)
+def test_5_gib_arrive_over_an_exchange_whose_link_is_cut_ten_times(
+    tmp_path: Path, keys: dict[str, MemorySiteKeys]
+) -> None:
+    value = np.zeros(5 * 1024 * MIB, dtype=np.uint8)
+    value[::MIB] = np.arange(5 * 1024) % 251 + 1
+    with a_line(tmp_path, keys, settings=FederationSettings()) as line:
+        passed = send_over_breaks(line, value, 10, every=480 * MIB)
+    assert passed < (5 * 1024 + 10 * 16) * MIB
+
+
+def test_a_value_goes_on_where_it_was_when_the_exchange_is_started_again(line: Line) -> None:
+    stop = threading.Event()
+
+    def alter(one: Passing) -> Sequence[bytes]:
+        if one.kind is Kind.BULK and one.way == "up" and one.number == 9:
+            stop.set()
+        return [one.data]
+
+    line.tap.alter = alter
+    value = big(48)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(line.send, value)
+        assert stop.wait(30)
+        line.exchange.restart()
+        assert np.array_equal(sent.result(60), value)  # type: ignore[arg-type]
+    sent_bytes = sum(len(one.data) for one in line.of(Kind.BULK))
+    assert 48 * MIB < sent_bytes < (48 + 24) * MIB
 
 
 # --- what the operator sees -----------------------------------------------------------------------

@@ -49,12 +49,14 @@ class Tap:
     alter: Callable[[Passing], Sequence[bytes]] | None = None
     cut: Callable[[Passing], bool] = lambda _: False  #: end the caller's direction in place of it
     redirect: Mapping[str, str] = field(default_factory=dict)  #: who is called in place of whom
+    keeps: bool = True
     seen: list[Passing] = field(default_factory=list)
     calls: int = 0
 
     def passes(self, one: Passing) -> Sequence[bytes]:
         """Return what is given on."""
-        self.seen.append(one)
+        if self.keeps:
+            self.seen.append(one)
         return [one.data] if self.alter is None else self.alter(one)
 
 
@@ -93,6 +95,11 @@ class TestExchange:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def restart(self) -> None:
+        """Stop, and start again at the same port."""
+        self._stack.close()
+        self.__enter__()
 
     def call_again(self, party: str, messages: Sequence[bytes]) -> str:
         """Send messages to a party as a new call; return why it ended, empty: it was answered."""
