@@ -22,5 +22,5 @@ class Arrival:
 class Departure:
     """A site whose run of the component has ended, or is gone; it may return."""
 
-    site: Site
+    site: Site  #: who has ended
     reason: str  #: a sentence for people

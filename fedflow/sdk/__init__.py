@@ -24,6 +24,7 @@ from fedflow.sdk.errors import (
     Diverged,
     DuplicateValue,
     FedflowError,
+    GroupDiffers,
     NoCommonIds,
     NotEncodable,
     NothingSent,
@@ -37,6 +38,7 @@ from fedflow.sdk.errors import (
     TooFewMembers,
     ValueTooLate,
 )
+from fedflow.sdk.group import agree
 from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Doubt, Params, PlannedRun, check_params
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
@@ -63,6 +65,7 @@ __all__ = [
     "Federation",
     "FedflowError",
     "Identity",
+    "GroupDiffers",
     "Inputs",
     "Model",
     "NoCommonIds",
@@ -94,6 +97,7 @@ __all__ = [
     "Value",
     "ValueTooLate",
     "Workers",
+    "agree",
     "check_params",
     "component",
     "spec_of",

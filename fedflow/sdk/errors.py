@@ -17,6 +17,7 @@ from fedflow.base.errors.data import BadData, TableNotFound
 from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
+    GroupDiffers,
     NothingSent,
     NotSendable,
     PeerFailed,
@@ -36,6 +37,7 @@ __all__ = [
     "Diverged",
     "DuplicateValue",
     "FedflowError",
+    "GroupDiffers",
     "NoCommonIds",
     "NotEncodable",
     "NotSendable",

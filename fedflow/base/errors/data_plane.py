@@ -87,3 +87,11 @@ class ReplyFreed(FedflowError):
 
     code, retcode, http = 1610, 100, 409
     hint = "The executor had lost its connection for too long; submit the job again."
+
+
+class GroupDiffers(FedflowError):
+    """{site} differs from {first} in {path}: {value} instead of {other}."""
+
+    code, retcode, http = 1611, 100, 409
+    public = ("site", "first", "path")
+    hint = "All members of a group need the same parameters; see the conf of the job."
