@@ -44,6 +44,7 @@ from fedflow.federation.messages import (
     Delivered,
     Departed,
     Done,
+    Drop,
     ErrorInfo,
     Hello,
     Nothing,
@@ -253,6 +254,16 @@ class FederationHandle:
         if codec.is_nothing(data):
             return Arrival(site=site, tag=reply.tag, value=None, is_nothing=True)
         return Arrival(site=site, tag=reply.tag, value=codec.decode(data))
+
+    def drop(self, tags: str) -> None:
+        """Drop the unread values whose tags begin with `tags`, and those that arrive later."""
+        self._connect()
+        with self._writing:
+            with self._state:
+                sock = self._sock
+            if sock is not None:
+                with contextlib.suppress(OSError):  # who requests next connects again
+                    sock.sendall(pack(Drop(tags=tags)))
 
     remote = send
     get = recv

@@ -28,6 +28,7 @@ from fedflow.federation.messages import (
     PREFIX,
     Departed,
     Done,
+    Drop,
     Hello,
     Nothing,
     Recv,
@@ -254,6 +255,8 @@ class Connection:
             raise NotAuthenticated(reason="the first message is not a hello")
         elif isinstance(message, Done):
             self._requests.free(message.ids)
+        elif isinstance(message, Drop):
+            self._session.drop(message.tags)
         elif len(self._requests.tasks) >= MAX_REQUESTS:
             raise BadRequest(reason=f"more than {MAX_REQUESTS} unanswered requests")
         else:
@@ -379,12 +382,16 @@ class Connection:
     ) -> None:
         sender = self._server.sender
         parties = [key.destination.party_id for key in keys]
+        begun_s = self._loop.time()
         try:
             await sender.wait_for_room(blob.size, parties, required=message.required)
         except SpoolFull:
             if message.required:
                 raise
             keys = [key for key in keys if sender.fits(blob.size, [key.destination.party_id])]
+        finally:
+            for key in keys:
+                session.trace.of(key.destination).send_s += self._loop.time() - begun_s
         self._accept(session, message, keys=keys, blob=blob)
 
     async def _on_recv(self, session: Session, message: Recv) -> None:

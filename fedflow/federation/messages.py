@@ -107,6 +107,12 @@ class RecvAny(_Message, frozen=True, tag="recv_any", omit_defaults=True):
     done: list[int] = []
 
 
+class Drop(_Message, frozen=True, tag="drop"):
+    """Drop unread values whose tags begin with `tags`, those included that arrive later."""
+
+    tags: str
+
+
 class Done(_Message, frozen=True, tag="done"):
     """The answers to these requests were received: they need not be kept."""
 
@@ -167,7 +173,7 @@ class Refused(_Message, frozen=True, tag="refused"):
     error: ErrorInfo
 
 
-Request = Hello | Send | Recv | RecvAny | Done
+Request = Hello | Send | Recv | RecvAny | Drop | Done
 Reply = Welcome | Accepted | Delivered | Value | Departed | Nothing | Refused
 
 # --- server to server -----------------------------------------------------------------------------

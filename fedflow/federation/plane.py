@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -30,6 +32,7 @@ from fedflow.federation.sending import SenderPort, ValueSender
 from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Spool
+from fedflow.federation.trace import Trace
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ THREADS = 4
 MAX_EARLY_BYTES = 8 * 1024 * 1024  #: of notices of all parties for sessions that are not open yet
 MAX_EARLY_REASON = 300  #: characters kept of the reason of such a notice
 EARLY_OVERHEAD = 1024  #: bytes that are counted for such a notice on top of its texts
+MAX_TRACED = 20  #: jobs whose values are recorded
+MAX_PAST = 200  #: ended sessions whose traces are kept
 ENDED = "it has ended without sending this value"
 
 
@@ -90,6 +95,8 @@ class DataPlane:
         self._pool = Pool(THREADS, thread_name_prefix="data-plane")
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
+        self._traced: OrderedDict[str, None] = OrderedDict()  #: ids of jobs
+        self._past: OrderedDict[SessionKey, Trace] = OrderedDict()
         self._early: dict[SessionKey, dict[Site, _Early]] = {}
         self._freed = FreedMemory()
         self._early_shares = Shares(MAX_EARLY_BYTES)
@@ -224,6 +231,20 @@ class DataPlane:
             delivered=self._sender.delivered,
         )
 
+    def trace_job(self, job_id: str, *, is_on: bool) -> None:
+        """Record each value of a job's sessions at this server from now on, or no more."""
+        self._on_loop(self._trace_job, job_id, is_on)
+
+    def traces(self, job_id: str) -> dict[SessionKey, Trace]:
+        """Return the traces of a job's sessions here; of sessions that ended, the latest ones.
+
+        They still change.
+        """
+        start = f"{job_id}_"
+        found = dict(self._past)
+        found |= {session.key: session.trace for session in self.mailbox.sessions()}
+        return {key: trace for key, trace in found.items() if key[0].startswith(start)}
+
     def _end(self, session: str, site: Site, reason: str | None, incarnation: int | None) -> None:
         known, tell = self._book.end((session, site), reason, incarnation=incarnation)
         if known is not None and tell:
@@ -296,9 +317,27 @@ class DataPlane:
                 del self._early[key]
 
     def _on_start(self, session: Session) -> None:
+        session.trace.is_on = session.name.partition("_")[0] in self._traced
+        session.on_end.add(partial(self._remember, session))
         for source, early in self._early.pop(session.key, {}).items():
             self._early_shares.give_back(source.party_id, early.size)
             self._apply(session, source, early)
+
+    def _trace_job(self, job_id: str, is_on: bool) -> None:
+        self._traced.pop(job_id, None)
+        if is_on:
+            self._traced[job_id] = None
+            if len(self._traced) > MAX_TRACED:
+                self._traced.popitem(last=False)
+        for (name, _), trace in self.traces(job_id).items():
+            trace.is_on = name.partition("_")[0] in self._traced
+
+    def _remember(self, session: Session) -> None:
+        """Keep the trace of a session that has ended for a while."""
+        self._past[session.key] = session.trace
+        self._past.move_to_end(session.key)
+        if len(self._past) > MAX_PAST:
+            self._past.popitem(last=False)
 
     def _opened(self, key: SessionKey, sites: tuple[Site, ...], incarnation: int) -> None:
         name, site = key

@@ -149,6 +149,7 @@ class ValueSender:
             raise
         dispatch = _Dispatch(blob=blob, parties=parties, on_done=on_done, required=required)
         for key in keys:
+            session.trace.sent(key, blob.size)
             task = asyncio.create_task(self._deliver(session, key, blob))
             session.deliveries[task] = key.destination
             task.add_done_callback(partial(self._settle, session, dispatch))

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import sys
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import field, replace
 
@@ -24,6 +24,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.departures import Departures
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob
+from fedflow.federation.trace import Trace
 
 MAX_ENDED = 900
 """Ended sessions that are remembered: those of 15 s under full load, in which a broken stream comes
@@ -35,6 +36,7 @@ NAMES_PER_VALUE = 128
 those that may arrive, as unread values keep their names.
 """
 
+MAX_DROPPED = 100  #: beginnings of tags
 MAX_REVIVALS = 1000  #: of other sites in one session
 AGAIN = "it was launched again"
 
@@ -208,6 +210,9 @@ class Session:
     digests: dict[bytes, str] = field(default_factory=dict)
     taken: set[bytes] = field(default_factory=set)
     waiters: dict[bytes, tuple[Site, asyncio.Future[Blob]]] = field(default_factory=dict)
+    dropped: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))
+    """How tags begin whose values nobody will read."""
+    trace: Trace = field(default_factory=Trace)
     any_waiters: dict[asyncio.Future[Unread | Departure], AnyOf] = field(default_factory=dict)
     departures: Departures = field(default_factory=Departures)
     ended_peers: dict[Site, str] = field(default_factory=dict)
@@ -243,6 +248,11 @@ class Session:
         slot = _slot(key.source, key.name, key.tag, key.incarnation)
         self.digests[slot] = blob.digest
         self.arrived += 1 + (len(key.name) + len(key.tag)) // NAMES_PER_VALUE
+        self.trace.arrived(key, blob.size)
+        if self.dropped and key.tag.startswith(tuple(self.dropped)):
+            self.taken.add(slot)
+            self.release(blob)
+            return
         _, waiter = self.waiters.get(slot, (None, None))
         if waiter is not None and not waiter.done():
             waiter.set_result(blob)
@@ -269,11 +279,15 @@ class Session:
             raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
         if slot in self.values:
             self.taken.add(slot)
-            return self.values.pop(slot).blob
+            blob = self.values.pop(slot).blob
+            self.trace.received(key.source, key.name, key.tag, size=blob.size, waited_s=0.0)
+            return blob
         if key.source in self.ended_peers:
             raise PeerFailed(site=str(key.source), reason=self.ended_peers[key.source])
         self.taken.add(slot)
-        waiter: asyncio.Future[Blob] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Blob] = loop.create_future()
+        begun_s = loop.time()
         self.waiters[slot] = (key.source, waiter)
         got = False
         try:
@@ -284,9 +298,13 @@ class Session:
                 )
             blob = waiter.result()
             got = True
+            self.trace.received(
+                key.source, key.name, key.tag, size=blob.size, waited_s=loop.time() - begun_s
+            )
             return blob
         finally:
             del self.waiters[slot]
+            self.trace.waited(key.source, loop.time() - begun_s)
             if not got:
                 self._give_back(key, slot, waiter)
 
@@ -300,8 +318,11 @@ class Session:
             raise SessionUnknown(session=self.name)
         found = self._first(which)
         if found is not None or timeout_s <= 0:
+            self._note_received(found, waited_s=0.0)
             return found
-        waiter: asyncio.Future[Unread | Departure] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Unread | Departure] = loop.create_future()
+        begun_s = loop.time()
         self.any_waiters[waiter] = which
         try:
             await asyncio.wait((waiter,), timeout=timeout_s)
@@ -310,7 +331,17 @@ class Session:
             raise
         finally:
             del self.any_waiters[waiter]
-        return waiter.result() if waiter.done() else None
+        found = waiter.result() if waiter.done() else None
+        if found is not None:
+            source = found.site if isinstance(found, Departure) else found.source
+            self.trace.waited(source, loop.time() - begun_s)
+            self._note_received(found, waited_s=loop.time() - begun_s)
+        return found
+
+    def _note_received(self, found: Unread | Departure | None, *, waited_s: float) -> None:
+        if isinstance(found, Unread):
+            size = found.blob.size
+            self.trace.received(found.source, found.name, found.tag, size=size, waited_s=waited_s)
 
     def _first(self, which: AnyOf) -> Unread | Departure | None:
         pending = self._pending(which)
@@ -386,6 +417,16 @@ class Session:
                 found = self._first(which)
                 if found is not None:
                     any_waiter.set_result(found)
+
+    def drop(self, tags: str) -> None:
+        """Drop the unread values whose tags begin so, and those that arrive later.
+
+        Only the latest `MAX_DROPPED` of such beginnings are remembered.
+        """
+        for slot in [slot for slot, value in self.values.items() if value.tag.startswith(tags)]:
+            self.taken.add(slot)
+            self.release(self.values.pop(slot).blob)
+        self.dropped.append(tags)
 
     def awaited_sites(self) -> set[Site]:
         """Return the sites whose values somebody waits for."""

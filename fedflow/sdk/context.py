@@ -101,6 +101,13 @@ class Federation(Protocol):
         Raises: CodecError: a value arrived damaged. PeerFailed: the own server is gone.
         """
 
+    def drop(self, tags: str) -> None:
+        """Drop the unread values whose tags begin with `tags`, and those that arrive later.
+
+        What a step or round left unread is dropped at the end of the run anyway. A beginning such
+        as `3.` does not mean round 30.
+        """
+
 
 class Tracker(Protocol):
     """Records what the run shows to people on the board and by `fedflow tracking`: `ctx.tracker`.

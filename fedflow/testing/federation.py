@@ -71,6 +71,7 @@ class LocalFederation:
         self._values: dict[_Key, Any] = {}
         self._sent: set[_Key] = set()
         self._read: set[_Key] = set()
+        self._dropped: list[tuple[Site, str]] = []  # how tags begin that nobody reads
         self._gone: dict[Site, str] = {}  # ended or failed, with the reason
         self._failed: set[Site] = set()
         self._departures = {site: Departures() for site in self.sites}
@@ -134,8 +135,11 @@ class LocalFederation:
             if key.destination in self._failed:
                 raise PeerFailed(site=key.destination, reason=self._gone[key.destination])
             self._sent.add(key)
-            self._values[key] = value
             self.sent_bytes += size
+            if self._is_dropped(key):
+                self._read.add(key)
+                return
+            self._values[key] = value
             self._changed.notify_all()
 
     def _take(self, key: _Key, timeout_s: float | None) -> Any:
@@ -157,6 +161,16 @@ class LocalFederation:
             if value is _NOTHING:
                 raise NothingSent(site=str(key.source), name=key.name, tag=key.tag)
             return value
+
+    def _drop(self, own: Site, tags: str) -> None:
+        with self._changed:
+            self._dropped.append((own, tags))
+            for key in [key for key in self._values if self._is_dropped(key)]:
+                self._read.add(key)
+                del self._values[key]
+
+    def _is_dropped(self, key: _Key) -> bool:
+        return any(key.destination == own and key.tag.startswith(t) for own, t in self._dropped)
 
     def _take_any(
         self, name: str, own: Site, sources: Sequence[Site], tags: str, timeout_s: float
@@ -256,6 +270,10 @@ class SiteFederation:
     ) -> Arrival | Departure | None:
         """Return the next value `name` of any of the sites; None: nothing came in time."""
         return self._mailbox._take_any(name, self._site, from_, tags, timeout_s)
+
+    def drop(self, tags: str) -> None:
+        """Drop the unread values whose tags begin with `tags`, and those that arrive later."""
+        self._mailbox._drop(self._site, tags)
 
     remote = send
     get = recv

@@ -334,3 +334,19 @@ def test_a_value_of_which_there_is_none_ends_the_receives_at_once(world: tuple[A
     assert at(HOST).recv_any("y", from_=[GUEST], timeout_s=60) == Arrival(
         site=GUEST, tag="", value=None
     )
+
+
+def test_what_a_step_left_is_dropped_with_what_comes_later(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    at(GUEST).send("x", 1, to=HOST, tag="3.a")
+    at(GUEST).send("seen", 1, to=HOST)
+    at(HOST).recv("seen", from_=GUEST)
+    at(HOST).drop("3.")
+    at(GUEST).send("x", 2, to=HOST, tag="3.b")
+    at(GUEST).send("x", 3, to=HOST, tag="30.a")
+    assert at(HOST).recv_any("x", from_=[GUEST], timeout_s=60) == Arrival(
+        site=GUEST, tag="30.a", value=3
+    )
+    assert at(HOST).recv_any("x", from_=[GUEST], timeout_s=0) is None
+    with pytest.raises(DuplicateValue):
+        at(HOST).recv("x", from_=GUEST, tag="3.a")

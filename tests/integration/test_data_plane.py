@@ -358,3 +358,41 @@ def test_an_executor_in_a_process_of_its_own_needs_neither_grpc_nor_asyncio(worl
     found = at[GUEST].recv("y", from_=HOST)
     assert process.wait(5) == 0
     assert np.array_equal(found, np.arange(200_000) * 2)
+
+
+def test_an_operator_sees_what_a_job_sends_and_waits_for_but_no_contents(world: World) -> None:
+    sites = world.open("2026_lr_0_0", sites=[GUEST, HOST])
+    guest, host = sites[GUEST], sites[HOST]
+    secret = "s3cret" * 10
+    guest.send("before", secret, to=HOST)
+    host.recv("before", from_=GUEST)
+    plane = world.plane(HOST)
+    plane.trace_job("2026", is_on=True)
+    until(lambda: plane.traces("2026")["2026_lr_0_0", HOST].is_on)
+    later = threading.Timer(0.05, lambda: guest.send("weights", secret, to=HOST, tag="3"))
+    later.start()
+    host.recv("weights", from_=GUEST, tag="3")
+    later.join()
+    host.send("answer", [1], to=GUEST, tag="3")
+    guest.recv("answer", from_=HOST, tag="3")
+    trace = plane.traces("2026")["2026_lr_0_0", HOST]
+    kinds = [(record.kind, record.site, record.name, record.tag) for record in trace.records]
+    assert kinds == [
+        ("arrived", GUEST, "weights", "3"),
+        ("received", GUEST, "weights", "3"),
+        ("sent", GUEST, "answer", "3"),
+    ]
+    assert trace.records[1].waited_s > 0.01
+    assert trace.records[0].size > len(secret)
+    assert secret not in repr(trace)
+    counted = trace.peers[GUEST]
+    assert (counted.arrived, counted.sent) == (2, 1)
+    assert counted.arrived_bytes > 2 * len(secret)
+    assert counted.receive_s > 0.01
+    assert not world.plane(GUEST).traces("2026")["2026_lr_0_0", GUEST].records
+    assert plane.traces("202") == {}
+    plane.close_session("2026_lr_0_0", HOST)
+    until(lambda: plane.stats().active_sessions == 0)
+    assert plane.traces("2026")["2026_lr_0_0", HOST] is trace
+    plane.trace_job("2026", is_on=False)
+    until(lambda: not trace.is_on)

@@ -90,6 +90,9 @@ class _TaggedFederation:
             return replace(found, tag=found.tag.removeprefix(self._within("")))
         return found
 
+    def drop(self, tags: str) -> None:
+        self.inner.drop(self._within(tags))
+
     def _within(self, tag: str) -> str:
         return f"{self.prefix}.{tag}"
 
