@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
@@ -364,6 +365,7 @@ class Applier:
             return
         self.ended = True
         self._forgo_late_consent(action)
+        self._end_joins()
         left = TASK_STATUS_OF_JOB_END[action.status]
         for component, (version, status) in self._statuses.items():
             if status not in TASK_FINAL:
@@ -390,6 +392,19 @@ class Applier:
             )
             for s in self._job.sites
         ]
+
+    def _end_joins(self) -> None:
+        """Take no host back any more into an elastic job that ends: it counts as absent, not as one
+        that was never asked.
+        """
+        if self._job.status is JobStatus.READY or self._spec.elastic_settings is None:
+            return
+        for site in self._job.sites:
+            if site.phase in (SitePhase.CREATING, SitePhase.REFUSED):
+                absent = replace(site, phase=SitePhase.ABSENT)
+                self._tx.schedules.set_site(
+                    self._job.job_id, absent, seen=site.phase, now_ms=self._now_ms
+                )
 
     def _forgo_late_consent(self, action: EndJob) -> None:
         """Keep a submit refused that ended before all sites had accepted it, whatever they still

@@ -59,6 +59,7 @@ class Hop:
     source: str
     target: str
     reason: Message
+    is_silent: bool = False  #: nobody answers there; it may be back later
 
     def to_json(self) -> dict[str, str]:
         return {"from": self.source, "to": self.target, "reason": self.reason}
@@ -119,9 +120,10 @@ class Preflight:
         self._turns: dict[str, _Turn] = {}
         self._never = threading.Event()
 
-    def check(self, spec: JobSpec, *, fresh: bool = False) -> None:
+    def check(self, spec: JobSpec, *, fresh: bool = False) -> dict[Site, Message]:
         """See that every remote party of a job can take part; `fresh`: whatever is remembered.
 
+        Returns: hosts that do not answer, without which an elastic job begins, and why.
         Raises: PartiesNotReady: with every broken hop; ModulesMissing: all of them are missing
             modules. NoRoute: that is all there is to say.
         """
@@ -130,8 +132,12 @@ class Preflight:
         if fresh:
             self._forget(uses)
         found = self._ask_all(spec.initiator, uses, both_ways=both_ways)
+        away: dict[Site, Message] = {}
+        if found and spec.elastic_settings is not None:
+            away = _without(spec, found)
+            found = [hop for hop in found if all(s.party_id != hop.target for s in away)]
         if not found:
-            return
+            return away
         unknown = [p for p in uses if not self._parties.knows(p)]
         if len(unknown) == len(found) == 1:
             raise NoRoute(party_id=unknown[0])
@@ -216,7 +222,7 @@ class Preflight:
                 hops = self._tried(source, party_id, uses, both_ways=both_ways)
             except PartyUnreachable as exc:
                 reason = _cannot_reach(own, party_id, exc)
-                turn.lost = Hop(own, party_id, reason)
+                turn.lost = Hop(own, party_id, reason, is_silent=True)
                 turn.lost_s = self._clock.monotonic_s()
                 return [turn.lost]
             except FedflowError as exc:
@@ -285,6 +291,18 @@ class Preflight:
             return [Hop(own, party_id, reason)]
         told = read_command(reply.data, PreflightAnswer).objections
         return [_hop(one) for one in told[:_MAX_HOPS]]
+
+
+def _without(spec: JobSpec, found: Iterable[Hop]) -> dict[Site, Message]:
+    """Return the hosts that an elastic job can begin without, if enough parties are left."""
+    elastic = spec.elastic
+    needed = {s.party_id for s in spec.sites if s.role is not Role.HOST}
+    silent = {hop.target: hop.reason for hop in found if hop.is_silent}
+    hosts = [s for s in spec.sites if s.party_id in silent and s.party_id not in needed]
+    trains = sum(s.role in (Role.GUEST, Role.HOST) for s in spec.sites)
+    if elastic is None or trains - len(hosts) < elastic.min_parties:
+        return {}
+    return {site: silent[site.party_id] for site in hosts}
 
 
 class LocalPreflight(UseCase):

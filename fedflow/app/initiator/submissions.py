@@ -19,14 +19,14 @@ from fedflow.app.models.predict import Predictions, model_of
 from fedflow.app.protocol.job_notifier import await_sites
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
+from fedflow.base.errors.jobs import InheritanceRefused, PartyAbsent, SubmitRefused
 from fedflow.base.ids import JobId
-from fedflow.base.messages import verbatim
+from fedflow.base.messages import Message, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.formats import as_strict, read_job
 from fedflow.domain.job.parameters import OBSOLETE
 from fedflow.domain.job.spec import JobSpec, model_id
-from fedflow.domain.job.warning import JobWarning, merged, refuse
+from fedflow.domain.job.warning import JobWarning, merged, refuse, warning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -216,9 +216,13 @@ class Submissions(UseCase):
             job_id,
             _Request(dsl=dsl, conf=conf, internal=internal),
             asked=None,
-            preflight=self.validation.check_routes,
+            preflight=self._routes_only,
         )
         return job_id, spec
+
+    def _routes_only(self, spec: JobSpec) -> Mapping[Site, Message]:
+        self.validation.check_routes(spec)
+        return {}
 
     def _begin(
         self,
@@ -226,7 +230,7 @@ class Submissions(UseCase):
         request: _Request,
         *,
         asked: _Claim | None,
-        preflight: Callable[[JobSpec], None],
+        preflight: Callable[[JobSpec], Mapping[Site, Message]],
     ) -> tuple[JobSpec, tuple[JobWarning, ...], Mapping[str, str]]:
         """Return the job, what is doubtful in it, and what it takes over.
 
@@ -246,9 +250,13 @@ class Submissions(UseCase):
         self._limits.check_size(spec.dsl, spec.conf, party_id=spec.initiator.party_id)
         try:
             warnings = self.validation.check(spec, internal=request.internal)
-            if spec.job_parameters_at(spec.initiator).strict:
+            is_strict = spec.job_parameters_at(spec.initiator).strict
+            if is_strict:
                 refuse(warnings)
-            preflight(spec)
+            away = preflight(spec)
+            absences = _absences(away)
+            if is_strict:
+                refuse(absences)
         except FedflowError as exc:
             self._keep_refused(job_id, spec, exc, now_ms=now_ms)
             raise
@@ -260,7 +268,11 @@ class Submissions(UseCase):
         if plan is not None:
             more["inherited"] = plan.told
         job = _scheduled(job_id, spec, now_ms, plan, found.keys)
-        warnings = merged(warnings, (*found.warnings, *(() if plan is None else plan.warnings)))
+        if away:
+            job = replace(job, sites=tuple(_left_out(s, away, now_ms) for s in job.sites))
+        warnings = merged(
+            (*warnings, *absences), (*found.warnings, *(() if plan is None else plan.warnings))
+        )
         with self._store.transaction() as tx:
             if asked is not None and not claim(tx, _used(asked, job_id, warnings, now_ms)):
                 raise _KeyTaken
@@ -268,13 +280,17 @@ class Submissions(UseCase):
                 more["loaded_models"] = loaded
             tx.schedules.add(job)
             tx.outbox.put(
-                [self._create(job, site, warnings=warnings, **more) for site in spec.sites]
+                [
+                    self._create(job, site, warnings=warnings, **more)
+                    for site in spec.sites
+                    if site not in away
+                ]
             )
         self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
         extra = {"action": "submit", "job_id": job_id}
         logger.info("Job %s was submitted", job_id, extra=extra)
-        for warning in warnings:
-            logger.warning("%s %s", warning, warning.hint, extra=extra)
+        for one in warnings:
+            logger.warning("%s %s", one, one.hint, extra=extra)
         taken = plan.tasks if plan is not None else ()
         return spec, warnings, {t.component: t.inherited_from for t in taken}
 
@@ -309,6 +325,26 @@ class Submissions(UseCase):
         )
         with self._store.transaction() as tx:
             tx.jobs.add(refused)
+
+
+def _absences(away: Mapping[Site, Message]) -> tuple[JobWarning, ...]:
+    """Return what a submit warns of if an elastic job begins without some hosts."""
+    return tuple(
+        warning(
+            PartyAbsent.__name__,
+            f"$.conf.role.{site.role.value}",
+            f"the job begins without {site}: {reason}",
+        )
+        for site, reason in away.items()
+    )
+
+
+def _left_out(site: ScheduledSite, away: Mapping[Site, Message], now_ms: int) -> ScheduledSite:
+    """Return how a new job stands at a site: absent if it does not answer now."""
+    if site.site not in away:
+        return site
+    reason = Reason(code="PartyUnreachable", message=away[site.site], site=site.site)
+    return replace(site, phase=SitePhase.ABSENT, retry_ms=now_ms, reason=reason)
 
 
 def _obsolete(spec: JobSpec) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class JobWarning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HINTS: Final = {
+    "PartyAbsent": "See that its server runs: with `rejoin` it is started when it is heard from.",
     "Converted": "Nothing is to be done: the job runs in version 2.",
     "DuplicateInput": "List it once.",
     "Misplaced": "Move it to the place that is named.",

@@ -1,0 +1,232 @@
+"""Elastic jobs over real servers: hosts whose executors or servers are killed and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.domain.site import Site
+from tests.e2e.jobs import Json
+from tests.e2e.servers import (
+    ARBITER,
+    GUEST,
+    GUEST_ID,
+    HOST,
+    HOST_ID,
+    QUICK,
+    Pair,
+    Party,
+    Place,
+    free_ports,
+    running,
+    wait_for,
+)
+from tests.integration.test_provider_processes import folder
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+SECOND = Site.from_key("host-10001")
+ALL = (GUEST, HOST, SECOND, ARBITER)
+SETTINGS = {**QUICK, "FEDFLOW__SCHEDULING__LEASE_S": "6"}
+ROUNDS = """
+import json, time
+from pathlib import Path
+from fedflow.sdk import Context, Outputs, component
+
+@component("ToyRounds", roles=("guest", "host", "arbiter"), needs_input=False, absence="rounds")
+def toy_rounds(ctx: Context, *, folder: str) -> Outputs:
+    "Go on until a file says so, whoever else is there."
+    elastic = {"min": ctx.elastic.min_parties, "rejoin": ctx.elastic.rejoin}
+    Path(folder, f"{ctx.site.key}.{ctx.launch}").write_text(json.dumps(elastic))
+    while not Path(folder, "stop").exists():
+        time.sleep(0.05)
+    return Outputs(summary={"launch": ctx.launch})
+"""
+
+
+@dataclass(frozen=True)
+class Three(Pair):
+    """A guest and two hosts, the first of them arbiter too."""
+
+    second: Party
+
+    @property
+    def all(self) -> tuple[Party, ...]:
+        return self.guest, self.host, self.second
+
+    def of(self, site: Site) -> Party:
+        return self.second if site == SECOND else super().of(site)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    root = tmp_path_factory.mktemp("elastic")
+    provider = folder(root / "toy", ROUNDS, name="toy", components="lab:toy_rounds")
+    settings = {**SETTINGS, "FEDFLOW__PROVIDER__ALLOWED_FOLDERS": json.dumps([str(root)])}
+    ids = (GUEST_ID, HOST_ID, SECOND.party_id)
+    http, grpc = (dict(zip(ids, free_ports(3), strict=True)) for _ in range(2))
+    places = [
+        Place(
+            home=root / party_id,
+            party_id=party_id,
+            http_port=http[party_id],
+            grpc_port=grpc[party_id],
+            routes={other: f"127.0.0.1:{grpc[other]}" for other in ids if other != party_id},
+            settings=settings,
+        )
+        for party_id in ids
+    ]
+    with running(*places) as parties:
+        for party in parties:
+            party.client.providers.register(str(provider))
+        yield Three(*parties)
+
+
+@pytest.fixture
+def three(servers: Three) -> Iterator[Three]:
+    """All servers, up, connected and idle before and after each test."""
+    yield servers
+    for party in servers.all:
+        if party.process is None:
+            party.start().wait_ready()
+    servers.wait_connected()
+    servers.wait_idle()
+
+
+def submit(three: Three, files: Path, *, least: int = 2, **more: Any) -> str:
+    """Start a job whose rounds last until there is a file `stop`; return its id."""
+    dsl: Json = {
+        "components": {
+            "empty_0": {"module": "Empty"},
+            "rounds_0": {"module": "ToyRounds"},
+        }
+    }
+    conf: Json = {
+        "dsl_version": 2,
+        "initiator": {"role": "guest", "party_id": GUEST_ID},
+        "role": {
+            "guest": [GUEST_ID], "host": [HOST_ID, SECOND.party_id], "arbiter": [HOST_ID],
+        },
+        "job_parameters": {
+            "common": {
+                "task_parallelism": 2, "task_cores": 1,
+                "elastic": {"min_parties": least, "round_deadline_s": 30, **more},
+            }
+        },
+        "component_parameters": {"common": {"rounds_0": {"folder": str(files)}}},
+    }  # fmt: skip
+    return three.guest.client.submit(dsl, conf).job_id
+
+
+def begun(files: Path, site: Site, launch: int = 0) -> None:
+    """Wait until a launch of the rounds is at work at a site."""
+    name = f"{site.key}.{launch}"
+    wait_for((files / name).is_file, f"{name} to begin", within_s=90)
+
+
+def go_on(files: Path) -> None:
+    (files / "stop").touch()
+
+
+def shown(party: Party, job_id: str) -> dict[str, str]:
+    """Return the status of each site's part of the rounds, as a party shows it."""
+    tasks = party.client.job(job_id).tasks
+    return {t.site: t.status for t in tasks if t.component == "rounds_0"}
+
+
+def ends_well(three: Three, job_id: str, **expected: str) -> None:
+    """Check that a job succeeds everywhere, and how each site's rounds ended; else success."""
+    assert set(three.ends(job_id).values()) == {"success"}
+    for site in ALL:
+        status = expected.get(site.key.replace("-", "_"), "success")
+        assert shown(three.guest, job_id)[site.key] == status
+        assert shown(three.of(site), job_id)[site.key] == status
+
+
+def test_a_host_whose_executor_was_killed_comes_back_in_the_same_attempt(
+    three: Three, tmp_path: Path
+) -> None:
+    job_id = submit(three, tmp_path)
+    for site in ALL:
+        begun(tmp_path, site)
+    os.kill(three.second.wait_executor(job_id, component="rounds_0", site=SECOND), signal.SIGKILL)
+    begun(tmp_path, SECOND, launch=1)
+    assert json.loads((tmp_path / "host-10001.1").read_text()) == {"min": 2, "rejoin": True}
+    go_on(tmp_path)
+    ends_well(three, job_id)
+    assert three.second.client.summary(job_id, "rounds_0", site=SECOND) == {"launch": 1}
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "arbiter-10000.0", "guest-9999.0", "host-10000.0", "host-10001.0", "host-10001.1", "stop",
+    ]  # fmt: skip
+
+
+@pytest.mark.heavy
+def test_a_host_whose_server_was_away_past_its_lease_comes_back(
+    three: Three, tmp_path: Path
+) -> None:
+    job_id = submit(three, tmp_path)
+    for site in ALL:
+        begun(tmp_path, site)
+    three.second.kill()
+    wait_for(lambda: shown(three.guest, job_id)["host-10001"] == "pass", "the host to be left out")
+    three.second.start().wait_ready()
+    begun(tmp_path, SECOND, launch=1)
+    go_on(tmp_path)
+    ends_well(three, job_id)
+
+
+@pytest.mark.heavy
+def test_without_rejoin_an_absent_host_passes_and_its_job_succeeds(
+    three: Three, tmp_path: Path
+) -> None:
+    job_id = submit(three, tmp_path, rejoin=False)
+    for site in ALL:
+        begun(tmp_path, site)
+    os.kill(three.second.wait_executor(job_id, component="rounds_0", site=SECOND), signal.SIGKILL)
+    wait_for(lambda: shown(three.guest, job_id)["host-10001"] == "pass", "the host to be left out")
+    go_on(tmp_path)
+    ends_well(three, job_id, host_10001="pass")
+
+
+@pytest.mark.heavy
+def test_a_host_that_is_down_at_the_submit_comes_later(three: Three, tmp_path: Path) -> None:
+    three.second.stop()
+    job_id = submit(three, tmp_path)
+    begun(tmp_path, GUEST)
+    three.second.start().wait_ready()
+    begun(tmp_path, SECOND, launch=1)
+    go_on(tmp_path)
+    ends_well(three, job_id)
+
+
+@pytest.mark.heavy
+def test_an_arbiter_whose_executor_was_killed_is_started_again(
+    three: Three, tmp_path: Path
+) -> None:
+    job_id = submit(three, tmp_path)
+    for site in ALL:
+        begun(tmp_path, site)
+    os.kill(three.host.wait_executor(job_id, component="rounds_0", site=ARBITER), signal.SIGKILL)
+    begun(tmp_path, ARBITER, launch=1)
+    go_on(tmp_path)
+    ends_well(three, job_id)
+
+
+@pytest.mark.heavy
+def test_too_few_parties_end_the_job_with_the_reason(three: Three, tmp_path: Path) -> None:
+    job_id = submit(three, tmp_path, least=3)
+    for site in ALL:
+        begun(tmp_path, site)
+    os.kill(three.second.wait_executor(job_id, component="rounds_0", site=SECOND), signal.SIGKILL)
+    assert set(three.ends(job_id).values()) == {"failed"}
+    reason = three.guest.client.job(job_id).reason
+    assert reason is not None
+    assert reason.code == "TooFewParties"
+    assert reason.message.startswith("2 of 3 parties needed are left: host 10001 is lost")
