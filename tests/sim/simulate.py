@@ -8,18 +8,37 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from random import SystemRandom
 
 from tests.sim import elastic_rounds
+from tests.sim import rendezvous
 from tests.sim.schedules import Outcome, report, run_seed, shrink
 
 _BATCH = 25  #: seeds that a process is given at once
 _PROGRESS_S = 10.0
 _SHOWN = 5  #: violations that are shown in full
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is simulated."""
+
+    run: Callable[..., Outcome]
+    report: Callable[[Outcome], str]
+    shrink: Callable[[Outcome], Outcome]
+
+
+def _as_it_is(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+_JOBS = Kind(run_seed, report, shrink)
+_RENDEZVOUS = Kind(rendezvous.run_seed, rendezvous.report, _as_it_is)
 
 
 @dataclass
@@ -77,17 +96,21 @@ def main(arguments: list[str]) -> int:
     amount.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print all that happens")
     parser.add_argument("--from", type=int, dest="first", help="first seed (default: random)")
+    parser.add_argument(
+        "--rendezvous", action="store_true", help="members of a rendezvous, instead of servers"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args(arguments)
     if given.trace and given.seed is None:
         parser.error("--trace needs --seed")
     if given.jobs < 1 or (given.schedules is not None and given.schedules < 1):
         parser.error("--jobs and --schedules must be at least 1")
+    kind = _RENDEZVOUS if given.rendezvous else _JOBS
     if given.seed is not None:
-        return _one(given.seed, trace=given.trace)
+        return _one(given.seed, kind, trace=given.trace)
     first = given.first if given.first is not None else SystemRandom().randrange(10**9)
     count = None if given.hours else given.schedules or 1000
-    return _many(first, count=count, hours=given.hours, jobs=given.jobs)
+    return _many(first, kind, count=count, hours=given.hours, jobs=given.jobs)
 
 
 def _positive(text: str) -> float:
@@ -97,28 +120,29 @@ def _positive(text: str) -> float:
     return value
 
 
-def _one(seed: int, *, trace: bool) -> int:
-    outcome = run_seed(seed, whole_trace=trace)
+def _one(seed: int, kind: Kind, *, trace: bool) -> int:
+    outcome = kind.run(seed, whole_trace=trace)
     if trace:
         print("\n".join(outcome.trace))
     print(f"seed {seed}: digest {outcome.digest}, {outcome.steps} events")
     if outcome.violation:
-        print(report(outcome))
+        print(kind.report(outcome))
         return 1
     return 0
 
 
-def _many(first: int, *, count: int | None, hours: float | None, jobs: int) -> int:
+def _many(first: int, kind: Kind, *, count: int | None, hours: float | None, jobs: int) -> int:
     summary, begun_s = Summary(), time.monotonic()
     end_s = None if hours is None else begun_s + hours * 3600
     told_s = begun_s
     print(f"seeds from {first}, {jobs} processes", flush=True)
     batches = _batches(first, count=count, end_s=end_s)
-    for outcomes in map(_batch, batches) if jobs == 1 else _in_processes(batches, jobs):
+    batch = partial(_batch, kind=kind)
+    for outcomes in map(batch, batches) if jobs == 1 else _in_processes(batches, batch, jobs):
         for outcome in outcomes:
             summary.add(outcome)
             if outcome.violation and len(summary.bad) <= _SHOWN:
-                print(report(shrink(outcome)), flush=True)
+                print(kind.report(kind.shrink(outcome)), flush=True)
         now_s = time.monotonic()
         if now_s - told_s > _PROGRESS_S:
             told_s = now_s
@@ -128,13 +152,15 @@ def _many(first: int, *, count: int | None, hours: float | None, jobs: int) -> i
     return 1 if summary.bad else 0
 
 
-def _in_processes(batches: Iterator[range], jobs: int) -> Iterator[list[Outcome]]:
+def _in_processes(
+    batches: Iterator[range], batch: Callable[[range], list[Outcome]], jobs: int
+) -> Iterator[list[Outcome]]:
     """Yield what came of each batch, as soon as it is done."""
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(_batch, seeds) for seeds in islice(batches, 2 * jobs)}
+        running = {pool.submit(batch, seeds) for seeds in islice(batches, 2 * jobs)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(_batch, seeds) for seeds in islice(batches, len(done))}
+            running |= {pool.submit(batch, seeds) for seeds in islice(batches, len(done))}
             for future in done:
                 yield future.result()
 
@@ -148,8 +174,8 @@ def _batches(first: int, *, count: int | None, end_s: float | None) -> Iterator[
         seed = stop
 
 
-def _batch(seeds: range) -> list[Outcome]:
-    return [run_seed(seed) for seed in seeds]
+def _batch(seeds: range, *, kind: Kind) -> list[Outcome]:
+    return [kind.run(seed) for seed in seeds]
 
 
 if __name__ == "__main__":
