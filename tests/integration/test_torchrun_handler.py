@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,16 +98,27 @@ def test_a_closed_run_and_one_that_stays_too_small_have_torchs_errors(server: Pl
 
 
 def test_two_handlers_meet_at_the_store_of_rank_0_and_see_who_waits(server: Place) -> None:
+    meet(parameters(address(server), size=2))
+
+
+def test_agents_of_parties_meet_over_grpc(tmp_path: Path) -> None:
+    with serving(tmp_path / "home") as own:
+        place = own.server.place
+        assert place is not None
+        meet(parameters(f"127.0.0.1:{place.grpc_port}", size=2, transport="grpc"))
+
+
+def meet(given: Any) -> None:
+    """Let two handlers of one run meet, use their store, and close the run."""
     from fedflow.torchrun.handler import create_handler
 
-    given = parameters(address(server), size=2)
     handlers = [create_handler(given) for _ in range(2)]
     infos: dict[int, Any] = {}
 
-    def meet(number: int) -> None:
+    def join(number: int) -> None:
         infos[number] = handlers[number].next_rendezvous()
 
-    threads = [threading.Thread(target=meet, args=(number,)) for number in range(2)]
+    threads = [threading.Thread(target=join, args=(number,)) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
