@@ -87,6 +87,7 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         self._number = 0
         self._ready: set[int] = set()
         self._gone: dict[int, str] = {}
+        self._late: dict[int, set[str]] = {}  #: node -> messages that it was left out of
         self._pending: dict[str, tuple[int, MetadataProto]] = {}  #: message id -> node, instruction
         self._replies: dict[str, flower.Message] = {}
         self._idle_s: float | None = None  #: since when an app looks for more nodes than there are
@@ -115,15 +116,18 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
     def get_node_ids(self) -> list[int]:
         """Return the nodes that are there; the first call waits until all have said hello.
 
-        Raises: ComponentFailed: they are fewer than needed, or an app waited too long for more.
+        A node that was left out comes back when its late reply arrives. If they are too few, that
+        is waited for. Raises: ComponentFailed: they stay fewer than needed, or an app waited too
+        long for more.
         """
         if not self._ready:
             self._wait(self._all_met, self._limits.start_timeout_s)
         self._wait(lambda: False, 0.0)  # who left, or came back, meanwhile
+        if self._late:
+            needed, limit_s = self._limits.min_nodes, self._limits.round_timeout_s
+            self._wait(lambda: not self._late or len(self._present()) >= needed, limit_s)
         with self._changed:
-            present = [
-                node for node in self._nodes if node in self._ready and node not in self._gone
-            ]
+            present = self._present()
             self._check_enough(len(present))
             self._check_hope()
             return present
@@ -162,14 +166,12 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             limit_s if timeout is None else min(timeout, limit_s),
         )
         with self._changed:
-            late = [
-                self._pending.pop(i)[0]
-                for i in ids
-                if i not in self._replies and i in self._pending
-            ]
+            late = {i: self._pending.pop(i)[0] for i in ids if i in self._pending}
+            for message_id, node in late.items():
+                self._late.setdefault(node, set()).add(message_id)
             found = [self._replies.pop(i) for i in ids if i in self._replies]
             self.counts.late += len(late)
-        for node in late:
+        for node in late.values():
             logger.warning("%s did not reply in time; it is left out.", self._nodes[node])
         self._on_replies()
         return found
@@ -252,6 +254,7 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
     def _note_hello(self, node: int, said: object) -> None:
         self._ready.add(node)
         self._gone.pop(node, None)
+        self._late.pop(node, None)  # another process: it does not know of those messages
         if said != self._hello:
             shown = str(said)[:_SHOWN]
             logger.warning(
@@ -263,6 +266,7 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         sent = self._pending.pop(message_id, None)
         if sent is None:
             logger.info("A late reply of %s is ignored.", event.site)
+            self._note_late_reply(node, message_id)
             return
         try:
             reply = read_reply(event.value, to=sent[1], node_id=node)
@@ -277,11 +281,19 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             self.counts.replies += 1
         self._replies[message_id] = reply
 
+    def _note_late_reply(self, node: int, message_id: str) -> None:
+        """Let a node take part again once it has answered all that it was left out of."""
+        missing = self._late.get(node, set())
+        missing.discard(message_id)
+        if not missing:
+            self._late.pop(node, None)
+
     def _note_departure(self, node: int, reason: str) -> None:
         if node in self._gone:
             return
         site = self._nodes[node]
         self._gone[node] = reason
+        self._late.pop(node, None)
         self.counts.left[site.key] = reason
         logger.warning("%s is gone: %s", site, reason)
         for message_id, (of, metadata) in list(self._pending.items()):
@@ -296,6 +308,10 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
 
     # --- how many are there
 
+    def _present(self) -> list[int]:
+        away = self._gone.keys() | self._late.keys()
+        return [node for node in self._nodes if node in self._ready and node not in away]
+
     def _all_met(self) -> bool:
         return self._ready | self._gone.keys() >= self._nodes.keys()
 
@@ -305,9 +321,9 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             missing = [
                 str(self._nodes[n]) for n in self._nodes if n not in self._ready | self._gone.keys()
             ]
-            said = [f"gone: {gone}"] * bool(gone) + [f"not started: {', '.join(missing)}"] * bool(
-                missing
-            )
+            late = ", ".join(str(self._nodes[node]) for node in self._late)
+            parts = {"gone": gone, "not started": ", ".join(missing), "late": late}
+            said = [f"{what}: {names}" for what, names in parts.items() if names]
             needed = self._limits.min_nodes
             there = f"{count} of {len(self._nodes)} ClientApps are there, {needed} are needed"
             reason = "; ".join([there, *said])

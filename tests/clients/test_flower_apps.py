@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedflow.base.errors.error import FedflowError
 from tests.clients.flower import PYTHON
 from tests.e2e.jobs import Json
 from tests.e2e.servers import (
     ARBITER,
     DATA,
+    GUEST,
     GUEST_ID,
+    HOST,
     HOST_ID,
     QUICK,
     ROOT,
     Pair,
     two_parties,
+    wait_for,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -104,10 +112,78 @@ def flower_job(**parameters: Any) -> tuple[Json, Json]:
     return {"components": steps}, conf
 
 
-def test_a_flower_project_is_a_job(pair: Pair) -> None:
+def ended(pair: Pair, job_id: str, status: str) -> None:
+    assert set(pair.ends(job_id).values()) == {status}, pair.guest.client.job(job_id)
+
+
+def test_a_flower_project_is_a_job_with_metrics_and_a_model(pair: Pair) -> None:
     job_id = pair.guest.client.submit(*flower_job()).job_id
-    assert set(pair.ends(job_id).values()) == {"success"}, pair.guest.client.job(job_id)
+    ended(pair, job_id, "success")
     server = pair.host.client
     summary = server.summary(job_id, "flower_0", site=ARBITER)
     assert (summary["rounds"], summary["replies"], summary["errors"]) == (3, 12, 0)
     assert summary["metrics"]["validate.eval_acc"] > 0.9
+    found = {(m.namespace, m.name): m for m in server.metrics(job_id, "flower_0", site=ARBITER)}
+    assert [step for step, _ in found["train", "train_loss"].points] == [1, 2, 3]
+    own = {m.name for m in pair.guest.client.metrics(job_id, "flower_0", site=GUEST)}
+    assert {"train_loss", "eval_loss", "eval_acc"} <= own
+    model = server.model(job_id, "flower_0", site=ARBITER)
+    assert model is not None
+    weights, bias = arrays_of(model)
+    assert weights.shape == (FEATURES,)
+    assert abs(weights).max() > 0
+    assert bias.shape == (1,)
+    assert pair.guest.client.model(job_id, "flower_0", site=GUEST) is None
+
+
+def test_a_server_app_that_raises_fails_the_job_and_its_party_has_the_traceback(pair: Pair) -> None:
+    job_id = pair.guest.client.submit(*flower_job(app="raising_app")).job_id
+    ended(pair, job_id, "failed")
+    found = list((pair.host.home / "logs" / job_id).rglob("*"))
+    text = "".join(path.read_text(errors="replace") for path in found if path.is_file())
+    assert "RuntimeError: the ServerApp of this test fails" in text
+    own = [path for path in (pair.guest.home / "logs" / job_id).rglob("*") if path.is_file()]
+    assert not any("of this test fails" in path.read_text(errors="replace") for path in own)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"run_config": {"epochs": 1}}, "'epochs' is not in [tool.flwr.app.config]"),
+        ({"app": "../numpy_app"}, "is no name of a folder"),
+        ({"app": "absent_app"}, "there is no folder 'absent_app'"),
+        ({"server_role": "guest"}, "the job must have no arbiter"),
+    ],
+)
+def test_what_a_project_has_not_is_refused_at_the_submit(
+    pair: Pair, parameters: Json, said: str
+) -> None:
+    with pytest.raises(FedflowError) as raised:
+        pair.guest.client.submit(*flower_job(**parameters))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("rejoin", [False, True])
+def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair, rejoin: bool) -> None:
+    slow = {"features": FEATURES, "local-epochs": 3000, "num-server-rounds": 40}
+    dsl, conf = flower_job(run_config=slow)
+    conf["role"]["host"] = [HOST_ID, GUEST_ID]  # the guest's server has a ClientApp more
+    elastic = {"min_parties": 2, "rejoin": rejoin, "round_deadline_s": 5}
+    conf["job_parameters"] = {"common": {"elastic": elastic, "task_cores": 1}}
+    job_id = pair.guest.client.submit(dsl, conf).job_id
+    pid = pair.host.wait_executor(job_id, component="flower_0", site=HOST)
+    wait_for(lambda: pair.host.client.metrics(job_id, "flower_0", site=ARBITER), "a first round")
+    os.kill(pid, signal.SIGKILL)
+    ended(pair, job_id, "success")
+    summary = pair.host.client.summary(job_id, "flower_0", site=ARBITER)
+    assert list(summary["left"]) == [HOST.key]
+    assert summary["rounds"] == 40
+    print(summary)
+
+
+def arrays_of(model: Any) -> list[Any]:
+    """Return the arrays of a stored model."""
+    return [
+        np.frombuffer(base64.b64decode(one["data"]), one["dtype"]).reshape(one["shape"])
+        for one in model.param["arrays"]
+    ]

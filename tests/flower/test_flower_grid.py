@@ -19,6 +19,7 @@ from fedflow.testing.federation import LocalFederation
 from tests.flower.federations import (
     CLIENTS,
     NODES,
+    SAID,
     SERVER,
     content,
     federation,
@@ -354,3 +355,68 @@ def test_stop_reaches_all_that_are_there() -> None:
     grid.stop()
     for site in (GUEST, OTHER):
         assert fed.at(site).recv(MESSAGE, from_=SERVER, tag="1") == {"stop": True}
+
+
+def test_a_node_that_is_launched_again_takes_part_from_the_next_messages_on() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed)
+    grid.get_node_ids()
+    fed.fail(HOST, "its process was killed")
+    assert list(grid.get_node_ids()) == [FIRST, THIRD]
+    fed.again(HOST)
+    fed.at(HOST).send(REPLY, SAID, to=SERVER, tag="hello.again")
+    assert list(grid.get_node_ids()) == list(NODES)
+    with played(lambda site: echo(fed, site)):
+        assert sources(grid.send_and_receive(to_all(content(1.0)))) == list(NODES)
+    fed.fail(HOST, "killed once more")
+    assert list(grid.get_node_ids()) == [FIRST, THIRD]
+
+
+def test_a_node_that_is_late_is_not_there_until_it_has_answered() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed)
+    grid.get_node_ids()
+    frozen, ready = threading.Event(), threading.Event()
+
+    def freeze(site: Site) -> None:
+        if site == HOST:
+            frozen.wait(10.0)
+        echo(fed, site)
+        if site == HOST:
+            ready.set()
+
+    with played(freeze):
+        grid.send_and_receive(to_all(content(1.0)), timeout=0.2)
+        assert list(grid.get_node_ids()) == [FIRST, THIRD]
+        frozen.set()
+        assert ready.wait(10.0)
+        assert list(grid.get_node_ids()) == list(NODES)
+
+
+def test_nodes_that_are_needed_and_late_are_waited_for() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed, min_nodes=3, round_timeout_s=5.0)
+    grid.get_node_ids()
+
+    def slow(site: Site) -> None:
+        if site == HOST:
+            threading.Event().wait(0.5)
+        echo(fed, site)
+
+    with played(slow):
+        grid.send_and_receive(to_all(content(1.0)), timeout=0.1)
+        assert list(grid.get_node_ids()) == list(NODES)
+
+
+def test_too_many_late_nodes_end_the_run_after_the_limit() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed, min_nodes=3, round_timeout_s=0.2)
+    grid.get_node_ids()
+    with played(lambda site: echo(fed, site), GUEST, OTHER):
+        grid.send_and_receive(to_all(content(1.0)))
+    with pytest.raises(ComponentFailed, match=r"2 of 3 .* late: host 10000"):
+        grid.get_node_ids()
