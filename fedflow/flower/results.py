@@ -6,9 +6,8 @@ those that are made during a run are remembered, and read after each round.
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, Final
@@ -20,14 +19,12 @@ from flwr.server.history import History
 from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
 
+from fedflow.flower.arrays import Arrays
 from fedflow.sdk import Tracker
 
-MODEL_BYTES: Final = 20 * 2**20  #: of arrays that become a model; 31 MiB of JSON may be reported
 _LEGACY_ARRAYS: Final = (
     "parameters"  #: where Flower's older workflows keep the arrays in a context's state
 )
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class ServerResults:
@@ -120,31 +117,6 @@ def record_point(tracker: Tracker, namespace: str, name: str, step: int, value: 
 def named_arrays(record: Mapping[str, Any]) -> Arrays:
     """Return the arrays of an ArrayRecord; what is not of numpy's format becomes uint8 numbers."""
     return {str(name): _loaded(array.data) for name, array in record.items()}
-
-
-def arrays_to_json(arrays: Arrays) -> list[dict[str, Any]]:
-    """Return arrays as plain JSON; `arrays_from_json` reads it.
-
-    Members: name, dtype (numpy's, little endian), shape, data (base64 of the numbers, rows first).
-    """
-    found = []
-    for name, array in arrays.items():
-        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        data = base64.b64encode(plain.tobytes()).decode()
-        found.append(
-            {"name": name, "dtype": plain.dtype.str, "shape": list(array.shape), "data": data}
-        )
-    return found
-
-
-def arrays_from_json(stored: Iterable[Mapping[str, Any]]) -> Arrays:
-    """Return what `arrays_to_json` gave, read-only. Raises: ValueError: it is something else."""
-    return {
-        one["name"]: np.frombuffer(base64.b64decode(one["data"]), np.dtype(one["dtype"])).reshape(
-            one["shape"]
-        )
-        for one in stored
-    }
 
 
 def _loaded(data: bytes) -> NDArray[Any]:

@@ -11,12 +11,13 @@ from flwr.app import RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from fedflow.flower.arrays import MODEL_BYTES, arrays_to_json
 from fedflow.flower.client import answer_messages
 from fedflow.flower.grid import FederationGrid, GridLimits
 from fedflow.flower.messages import SERVER_NODE, identify
 from fedflow.flower.params import FlowerParams, client_sites, server_site
 from fedflow.flower.project import Kind, Project, Scalar, installed_version
-from fedflow.flower.results import MODEL_BYTES, ReplyMetrics, ServerResults, arrays_to_json
+from fedflow.flower.results import ReplyMetrics, ServerResults
 from fedflow.flower.tables import table_files
 from fedflow.sdk import ComponentFailed, Context, Model, Outputs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -10,10 +9,10 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedflow.base.errors.error import FedflowError
+from fedflow.flower.arrays import arrays_from_json
 from tests.clients.flower import PYTHON
 from tests.e2e.jobs import Json
 from tests.e2e.servers import (
@@ -163,12 +162,11 @@ def test_what_a_project_has_not_is_refused_at_the_submit(
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("rejoin", [False, True])
-def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair, rejoin: bool) -> None:
-    slow = {"features": FEATURES, "local-epochs": 3000, "num-server-rounds": 40}
+def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair) -> None:
+    slow = {"features": FEATURES, "local-epochs": 3000, "num-server-rounds": 15}
     dsl, conf = flower_job(run_config=slow)
     conf["role"]["host"] = [HOST_ID, GUEST_ID]  # the guest's server has a ClientApp more
-    elastic = {"min_parties": 2, "rejoin": rejoin, "round_deadline_s": 5}
+    elastic = {"min_parties": 2, "rejoin": False}
     conf["job_parameters"] = {"common": {"elastic": elastic, "task_cores": 1}}
     job_id = pair.guest.client.submit(dsl, conf).job_id
     pid = pair.host.wait_executor(job_id, component="flower_0", site=HOST)
@@ -177,13 +175,9 @@ def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair, rejoi
     ended(pair, job_id, "success")
     summary = pair.host.client.summary(job_id, "flower_0", site=ARBITER)
     assert list(summary["left"]) == [HOST.key]
-    assert summary["rounds"] == 40
-    print(summary)
+    assert summary["rounds"] == 15
 
 
 def arrays_of(model: Any) -> list[Any]:
     """Return the arrays of a stored model."""
-    return [
-        np.frombuffer(base64.b64decode(one["data"]), one["dtype"]).reshape(one["shape"])
-        for one in model.param["arrays"]
-    ]
+    return list(arrays_from_json(model.param["arrays"]).values())

@@ -14,10 +14,11 @@ from flwr.clientapp import ClientApp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedflow.flower.arrays import arrays_from_json, arrays_to_json
 from fedflow.flower.client import ClientCounts, answer_messages
 from fedflow.flower.grid import MESSAGE
 from fedflow.flower.messages import instruction, read_instruction, read_reply
-from fedflow.flower.results import ReplyMetrics, arrays_from_json, arrays_to_json, named_arrays
+from fedflow.flower.results import ReplyMetrics, named_arrays
 from fedflow.sdk import PeerFailed
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.tracker import RecordingTracker

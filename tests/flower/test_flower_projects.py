@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.flower import project as projects
+from fedflow.flower.arrays import arrays_from_json
 from fedflow.flower.component import flower_app
-from fedflow.flower.results import arrays_from_json
 from fedflow.sdk import (
     BadParameter,
     ComponentFailed,
