@@ -34,7 +34,7 @@ SHOWN: Final = (
     "scheduling.call_timeout_s", "scheduling.preflight_timeout_s", "scheduling.retry_cap_s",
     "scheduling.hold_limit_s", "scheduling.launch_grace_s", "scheduling.stop_grace_s",
     "jobs.strict", "jobs.max_kib", "jobs.open_per_party", "jobs.stored_mib_per_party",
-    "executor.start_method", "executor.memory_mib",
+    "executor.start_method", "executor.memory_mib", "executor.nn_folder",
     "federation.receive_timeout_s", "federation.spool_mib", "federation.memory_mib",
     "upload.allowed_folders", "upload.max_mib", "download.allowed_folders",
     "storage.allowed_folders", "storage.mysql_hosts", "storage.hive_hosts", "storage.s3_buckets",

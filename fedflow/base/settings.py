@@ -190,6 +190,8 @@ class Executors(SettingsSection, frozen=True, kw_only=True):
     start_method: Literal["zygote", "plain"] = "zygote"  #: plain: a new interpreter per task
     #: memory that one executor may allocate, MiB; null: half of the machine's; none: all
     memory_mib: Count | Literal["none"] | None = None
+    #: absolute folder of this party's own models, losses, datasets and trainers of HomoNN
+    nn_folder: Annotated[str, Meta(pattern=r"^/[^\x00]*\Z")] | None = None
 
 
 class FederationLimits(SettingsSection, frozen=True, kw_only=True):

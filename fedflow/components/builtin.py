@@ -46,6 +46,7 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "boosting.leaf_features:SBTFeatureTransformer",
     "horizontal.homo_lr:HomoLR",
     "clustering.hetero_kmeans:HeteroKmeans",
+    "nn.homo_nn:HomoNN",
     "local.local_baseline:LocalBaseline",
     "scoring.positive_unlabeled:PositiveUnlabeled",
     "scoring.scorecard:Scorecard",

@@ -272,6 +272,7 @@ class Context:
     output_names: tuple[str, ...] = ()  #: names of data outputs that the DSL declares
     #: number of this process in the attempt at this site, from 0: for the tags of its values
     launch: int = 0
+    nn_folder: Path | None = None  #: of this site's own models of HomoNN; its server's conf says it
     elastic: Elastic | None = None  #: how the job lives with absent hosts; None: not at all
     warnings: RunWarnings = field(default_factory=RunWarnings)  #: `warn` adds to it
     identity: Identity | None = None  #: signs; None: this party has no certificate (no TLS)

@@ -233,6 +233,7 @@ def worker_settings(settings: Settings, folders: Folders, sockets: Path) -> Work
         memory_bytes=executor_memory(settings.executor.memory_mib),
         receive_timeout_s=settings.federation.receive_timeout_s,
         log_level=settings.log.level,
+        nn_folder=settings.executor.nn_folder,
         spark=spark_of(settings, folders),
         has_certificate=settings.tls.on,
     )

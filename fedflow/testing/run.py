@@ -63,6 +63,7 @@ def run_component(
     strict: bool = False,
     launch: int = 0,
     elastic: Elastic | None = None,
+    nn_folder: Path | None = None,
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
@@ -82,6 +83,7 @@ def run_component(
         strict: the run fails where it would warn, or where parameters are doubtful.
         launch: what `ctx.launch` is.
         elastic: what `ctx.elastic` is.
+        nn_folder: what `ctx.nn_folder` is, at all sites.
 
     Raises: TimeoutError: a site did not end in time; it says in which line each of them is.
     """
@@ -112,6 +114,7 @@ def run_component(
             output_names=output_names,
             launch=launch,
             elastic=elastic,
+            nn_folder=nn_folder,
             warnings=RunWarnings(strict=strict),
         )
 

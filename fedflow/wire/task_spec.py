@@ -93,6 +93,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     elastic: dict[str, Any] | None = None  #: settings of an elastic job
     strict: bool = False  #: a warning fails the task
     has_certificate: bool = False  #: the server can sign for the task
+    nn_folder: _Absolute | None = None  #: of the site's own models of HomoNN
     provider: ProviderSpec | None = None
     spark: SparkSpec | None = None  #: None: the task computes on this machine
 

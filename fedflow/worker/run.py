@@ -255,6 +255,7 @@ class _Run:
             output_names=tuple(spec.output_data),
             launch=spec.launch,
             elastic=read_elastic(spec.elastic),
+            nn_folder=None if spec.nn_folder is None else Path(spec.nn_folder),
             warnings=self.warnings,
             identity=self._identity,
         )

@@ -78,6 +78,7 @@ class WorkerSettings:
     memory_bytes: int | None
     receive_timeout_s: float
     log_level: str
+    nn_folder: str | None = None  #: of the site's own models of HomoNN
     spark: SparkSite | None = None  #: None: this party has no cluster
     has_certificate: bool = False  #: of TLS, with which tasks sign
 
@@ -180,6 +181,7 @@ class Launcher(UseCase):
             receive_timeout_s=self._settings.receive_timeout_s,
             log_level=self._settings.log_level,
             launch=task.launch,
+            nn_folder=self._settings.nn_folder,
             elastic=spec.elastic_settings,
             has_certificate=self._settings.has_certificate,
             strict=spec.job_parameters_at(key.site).strict,

@@ -137,3 +137,11 @@ class RefusedByAggregator(FedflowError):
     code, retcode, http = 1715, 103, 409
     public = ("site",)
     hint = "Compare this party's data and parameters with what the reason names."
+
+
+class ExtraMissing(FedflowError):
+    """{what} needs {package}, which is not installed at this party."""
+
+    code, retcode, http = 1716, 100, 409
+    public = ("what", "package")
+    hint = "Install the extra that it belongs to, `pip install fedflow[nn]` for PyTorch."

@@ -44,6 +44,7 @@ from fedflow.sdk.errors import CodecError
     "HomoFeatureBinning",
     roles=("guest", "host", "arbiter"),
     params=HomoFeatureBinningParams,
+    absence="rounds",
     outputs=("data", "model"),
 )
 class HomoFeatureBinning:

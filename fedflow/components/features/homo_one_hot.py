@@ -66,6 +66,7 @@ class HomoOneHotEncoderParams(OneHotEncoderParams, frozen=True, kw_only=True):
     "HomoOneHotEncoder",
     roles=("guest", "host", "arbiter"),
     params=HomoOneHotEncoderParams,
+    absence="rounds",
     outputs=("data", "model"),
     param_name="HomoOneHotParam",
 )

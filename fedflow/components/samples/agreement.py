@@ -30,7 +30,7 @@ def agreed(newcomers: Mapping[Site, Newcomer], kind: type[P]) -> P:
     Raises: BadParameter: two members' plans differ; it names them. BadData: one has no plan.
     """
     plans: dict[Site, P] = {}
-    for site, newcomer in newcomers.items():
+    for site, newcomer in sorted(newcomers.items(), key=lambda pair: pair[0].key):
         try:
             plans[site] = plan_in(newcomer.about, kind)
         except ValueError as exc:

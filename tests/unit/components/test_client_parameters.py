@@ -116,6 +116,7 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "HeteroDataSplit": "DataSplitParam",
         "HomoFeatureBinning": "HomoFeatureBinningParam",
         "HomoOneHotEncoder": "HomoOneHotParam",
+        "HomoNN": "HomoNNParam",
         "HomoDataSplit": "DataSplitParam",
         "HeteroKmeans": "KmeansParam",
         "HeteroSecureBoost": "HeteroSecureBoostParam",

@@ -38,6 +38,7 @@ def test_the_built_in_components_load_without_a_problem(registry: ComponentRegis
         "HomoFeatureBinning",
         "OneHotEncoder",
         "HomoOneHotEncoder",
+        "HomoNN",
         "PSI",
         "DataStatistics",
         "HeteroPearson",

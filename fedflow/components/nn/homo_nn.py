@@ -1,0 +1,386 @@
+"""HomoNN: a neural network over rows of several parties."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
+from fedflow.components.horizontal.rounds import Rules, State
+from fedflow.components.nn.folder import made, own_class
+from fedflow.components.nn.params import HomoNNParams
+from fedflow.components.nn.predicting import Scored, meant, measure, read_targets, write_scored
+from fedflow.components.nn.rounds import (
+    AveragingCombiner,
+    AveragingMember,
+    TrainingPlan,
+    losses_in,
+    numbers_in,
+)
+from fedflow.components.nn.states import averaged
+from fedflow.components.nn.stored import (
+    TrainedNetwork,
+    best_epoch,
+    state_in,
+    stored_network,
+    with_state,
+)
+from fedflow.components.samples.agreement import digest_of
+from fedflow.components.samples.decoding import Instances, read_instances
+from fedflow.components.training.measures import record_loss, record_start
+from fedflow.components.training.plan import save_step
+from fedflow.sdk import (
+    BadData,
+    BadParameter,
+    Context,
+    ExtraMissing,
+    Outputs,
+    Role,
+    Table,
+    component,
+)
+from fedflow.sdk.errors import CodecError
+
+if TYPE_CHECKING:
+    from fedflow.components.nn.learner import Examples, Learner
+
+Floats = NDArray[np.float64]
+
+
+@component(
+    "HomoNN",
+    roles=("guest", "host", "arbiter"),
+    params=HomoNNParams,
+    data_ports=("train_data", "validate_data", "test_data", "eval_data"),
+    outputs=("data", "model"),
+    absence="rounds",
+)
+class HomoNN:
+    """Trains a PyTorch network on the rows of all parties by federated averaging, or predicts.
+
+    Guest and hosts have the same columns and labels; they need the extra `nn` of fedflow. Each
+    trains on its own rows for `aggregate_every_n_epoch` epochs, then the arbiter averages what all
+    have, by rows, and all go on from the mean. What a party sends is masked: the arbiter learns the
+    mean alone, and the mean loss. The optimizer's state stays at the party. After the last round
+    all have the same network.
+
+    Layers, losses and optimizers are those of PyTorch that `nn/definition.py` lists. Labels are 0
+    and 1, class numbers from 0, or numbers; the loss, or `task_type`, tells which. Outputs
+    that are no probabilities are made such for predictions. Each party predicts its own rows.
+
+    With a model beside `train_data` training goes on with its numbers, for `epochs` more, with a
+    new optimizer. A repeated attempt goes on from a checkpoint, too. A party's own models, losses,
+    data sets and trainers are classes in the folder `executor.nn_folder` of its server, see
+    `nn/folder.py`; a party without it refuses a conf that names one.
+
+    Model: `HomoNNMeta`, `HomoNNParam` (`model_bytes`: arrays, no pickle). Summary: `loss_history`,
+    `best_epoch`, `need_stop`, `metrics_summary`. Metrics: `train` / `loss`, the mean of all;
+    `train` or `validate` / `iteration_<n>` of the own rows with `validation_freqs`. Elastic: a lost
+    party is left out of a round, and joins the next one after its return.
+
+    Unlike FATE: the last round may have fewer epochs, so that no epoch is without aggregation;
+    convergence is of the mean loss; there are no CUDA, deepspeed and `server_init`.
+    """
+
+    def run(self, ctx: Context) -> Outputs:
+        """Train if `train_data` is connected, else predict `test_data` with the model given.
+
+        Raises: ExtraMissing: PyTorch is not installed at this party. BadData, BadParameter,
+            CodecError, Diverged, PeerFailed, TooFewParties.
+        """
+        training = "train_data" in ctx.inputs.data
+        if ctx.site.role is Role.ARBITER:
+            return _lead(ctx) if training else Outputs()
+        if importlib.util.find_spec("torch") is None:
+            raise ExtraMissing(what="HomoNN", package="PyTorch")
+        return _Run(ctx).train() if training else _predict(ctx)
+
+
+def _lead(ctx: Context) -> Outputs:
+    params: HomoNNParams = ctx.params
+    recorded = 0
+
+    def show(state: State) -> None:
+        nonlocal recorded
+        losses = losses_in(state)
+        for number in range(recorded, len(losses)):
+            record_loss(ctx, number, losses[number])
+        recorded = len(losses)
+        ctx.tracker.progress(min(1.0, state.round / (params.trainer.fedavg.rounds + 1)))
+
+    run_aggregator(ctx, AveragingCombiner(show), rules=_rules(ctx))
+    return Outputs()
+
+
+def _predict(ctx: Context) -> Outputs:
+    stored = stored_network(ctx)
+    table = ctx.inputs.first("test_data", "eval_data")
+    if stored is None:
+        raise BadParameter(path="input.model", reason="test_data needs a trained model")
+    if table is None:
+        raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
+    rows = _Rows(ctx, table, header=stored.header, task=stored.task, kind="predict")
+    learner = _learner(ctx, stored)
+    return Outputs(data=(write_scored(ctx, [rows.scored(learner)], task=stored.task),))
+
+
+class _Rows:
+    """One data set of this party."""
+
+    def __init__(
+        self, ctx: Context, table: Table, *, header: tuple[str, ...] | None, task: str, kind: str
+    ) -> None:
+        from fedflow.components.nn.learner import examples_of, examples_of_own
+
+        self.kind = kind
+        self.task = task
+        self.data: Instances = read_instances(table, columns=header)
+        labeled = self.data.labels is not None and kind != "predict"
+        labels = read_targets(self.data, task=task) if labeled else None
+        dataset = ctx.params.dataset
+        self.examples: Examples
+        if dataset.own is None:
+            self.examples = examples_of(self.data.features, labels, task=task)
+            return
+        where = "dataset.dataset_name"
+        made_of = made(
+            own_class(_folder(ctx), "datasets", dataset.own, path=where), dataset.param, path=where
+        )
+        made_of.load(table)
+        self.examples = examples_of_own(made_of, count=table.count, labeled=labeled)
+
+    def scored(self, learner: Learner) -> Scored:
+        """Return what the network says of them."""
+        values = meant(learner.scores(self.examples.features), task=self.task)
+        return Scored(kind=self.kind, data=self.data, values=values)
+
+
+class _Run:
+    """A training at guest or host."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        params: HomoNNParams = ctx.params
+        self._given = params.trainer.fedavg
+        stored = stored_network(ctx)
+        self._begun = stored.epochs if stored else 0
+        define = params.nn_define or (stored.define if stored else None)
+        loss = params.loss or (stored.loss if stored else None)
+        if define is None or loss is None or params.optimizer is None:
+            raise BadParameter(path="nn_define", reason="layers, loss and optimizer are needed")
+        self._params = replace_params(params, define=define, loss=loss)
+        task = self._params.task
+        header = stored.header if stored else None
+        self._sets = [self._rows("train", task, header, "train_data")]
+        if ctx.inputs.first("validate_data", "eval_data") is not None:
+            header = self._sets[0].data.columns
+            self._sets.append(self._rows("validate", task, header, "validate_data", "eval_data"))
+        self._learner = _learner(ctx, stored, self._params)
+        self._plan = self._planned()
+        self._state: State | None = None
+        self._recorded = 0
+        self._measures: dict[str, dict[str, list[float]]] = {}
+
+    def train(self) -> Outputs:
+        """Take part in the rounds, and return model and predictions."""
+        ctx = self._ctx
+        record_start(ctx, self._begun)
+        member = AveragingMember(
+            self._plan,
+            rows=self._sets[0].data.rows,
+            first=lambda: averaged(self._learner.states),
+            train=self._train,
+            took=self._took,
+        )
+        begun = self._checkpoint()
+        state = run_member(ctx, member, rules=_rules(ctx), state=begun)
+        losses = losses_in(state)
+        self._load(state)
+        network = self._network(state)
+        best = best_epoch(losses, begun=self._begun, every=self._plan.every)
+        scored = [rows.scored(self._learner) for rows in self._sets]
+        return Outputs(
+            data=(write_scored(ctx, scored, task=network.task),),
+            model=network.to_model(self._params, best=best),
+            summary={
+                "best_epoch": best,
+                "loss_history": losses,
+                "need_stop": network.converged,
+                "metrics_summary": self._measures,
+            },
+        )
+
+    def _train(
+        self, means: Mapping[str, Floats], round_: int
+    ) -> tuple[Mapping[str, Floats], float]:
+        self._take(means)
+        given = self._given
+        loss = self._learner.train(
+            self._sets[0].examples,
+            epochs=self._plan.epochs_of(round_),
+            batch_size=given.batch_size,
+            shuffle=given.shuffle,
+            round_=round_,
+        )
+        return averaged(self._learner.states), loss
+
+    def _took(self, state: State) -> None:
+        """Record what a state says, measure it and store a checkpoint if it is time."""
+        self._state = state
+        losses = losses_in(state)
+        for number in range(self._recorded, len(losses)):
+            record_loss(self._ctx, self._epochs(number + 1) - 1, losses[number])
+        new = len(losses) > self._recorded
+        self._recorded = len(losses)
+        self._ctx.tracker.progress(min(1.0, state.round / (self._plan.rounds + 1)))
+        if not new:
+            return
+        epochs = self._epochs(len(losses))
+        if _due(self._given.validation_freqs, epochs, self._plan.every):
+            self._load(state)
+            self._measure(epochs - 1)
+        if _due(self._given.checkpoint_save_freqs, epochs, self._plan.every):
+            self._load(state)
+            model = self._network(state).to_model(self._params, best=-1)
+            save_step(self._ctx, state.round, with_state(model, state))
+
+    def _measure(self, epoch: int) -> None:
+        for rows in self._sets:
+            if rows.data.labels is None:
+                continue
+            name = f"iteration_{epoch}"
+            found = measure(self._ctx, rows.scored(self._learner), task=rows.task, name=name)
+            kept = self._measures.setdefault(rows.kind, {})
+            for measured, value in found.items():
+                kept.setdefault(measured, []).append(value)
+
+    def _checkpoint(self) -> State | None:
+        """Return the state of the latest checkpoint that fits, if an attempt left one."""
+        step = self._ctx.checkpoints.latest() if self._ctx.task_version else None
+        if step is None:
+            return None
+        state = state_in(step.model)
+        numbers_in(state, self._plan)
+        self._ctx.log.info("there is a checkpoint after round %s", state.round)
+        return state
+
+    def _load(self, state: State) -> None:
+        self._take(numbers_in(state, self._plan))
+
+    def _take(self, means: Mapping[str, Floats]) -> None:
+        try:
+            self._learner.load(means)
+        except ValueError as exc:
+            raise CodecError(reason=f"the arbiter's state: {exc}") from exc
+
+    def _epochs(self, rounds: int) -> int:
+        """Return how many epochs so many rounds are, those of the loaded model included."""
+        return self._begun + min(rounds * self._plan.every, self._plan.epochs)
+
+    def _network(self, state: State) -> TrainedNetwork:
+        losses = losses_in(state)
+        return TrainedNetwork(
+            define=self._params.nn_define or {},
+            loss=self._params.loss or {},
+            task=self._params.task,
+            header=self._sets[0].data.columns,
+            epochs=self._epochs(len(losses)),
+            losses=tuple(losses),
+            converged=bool(state.notes.get("converged")),
+            states=self._learner.states,
+        )
+
+    def _planned(self) -> TrainingPlan:
+        params, given = self._params, self._given
+        about = [params.nn_define, params.loss, params.optimizer, params.torch_seed]
+        states = self._learner.states
+        return TrainingPlan(
+            shapes={name: list(array.shape) for name, array in states.items()},
+            definition=hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest(),
+            columns=digest_of(self._sets[0].data.columns),
+            rounds=given.rounds,
+            begun=self._begun,
+            every=given.every,
+            epochs=given.epochs,
+            weighted=given.weighted_aggregation,
+            early_stop=given.early_stop and given.early_stop.lower(),
+            tol=given.tol,
+        )
+
+    def _rows(self, kind: str, task: str, header: Sequence[str] | None, *ports: str) -> _Rows:
+        table = self._ctx.inputs.first(*ports)
+        if table is None:
+            raise BadData(where="the data input", reason=f"there is no table at {self._ctx.site}")
+        columns = None if header is None else tuple(header)
+        rows = _Rows(self._ctx, table, header=columns, task=task, kind=kind)
+        if kind == "train" and rows.data.labels is None:
+            raise BadData(where=f"table {table.namespace}.{table.name}", reason="it has no labels")
+        return rows
+
+
+def replace_params(
+    params: HomoNNParams, *, define: Mapping[str, Any], loss: Mapping[str, Any]
+) -> HomoNNParams:
+    """Return parameters with the layers and the loss of a loaded model, where they have none."""
+    import msgspec
+
+    return msgspec.structs.replace(params, nn_define=dict(define), loss=dict(loss))
+
+
+def _learner(
+    ctx: Context, stored: TrainedNetwork | None, params: HomoNNParams | None = None
+) -> Learner:
+    """Return the network, with the stored numbers; with `params` it can be trained."""
+    from fedflow.components.nn.learner import Learner, loss_function, network_of
+
+    folder, seed = _folder(ctx), ctx.params.torch_seed
+    layers = params.layers if params is not None else stored.layers if stored else ()
+    network = network_of(layers, folder=folder, seed=seed)
+    if params is None:
+        learner = Learner(network)
+    else:
+        trainer = None
+        if (own := params.trainer.own) is not None:
+            path = "trainer.trainer_name"
+            kind = own_class(folder, "trainers", own, path=path)
+            trainer = made(kind, params.trainer.more, path=path).train
+        learner = Learner(
+            network,
+            optimizer=params.optimizing,
+            loss=loss_function(params.loss_function, folder=folder),
+            seed=_seed_of(ctx, seed),
+            trainer=trainer,
+        )
+    if stored is not None:
+        try:
+            learner.restore(stored.states)
+        except ValueError as exc:
+            raise BadData(where="the model input", reason=str(exc)) from exc
+    return learner
+
+
+def _seed_of(ctx: Context, seed: int) -> int:
+    """Return the seed of a party's batches: another one at each."""
+    digest = hashlib.sha256(f"{seed} {ctx.site.key}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def _folder(ctx: Context) -> Path | None:
+    return ctx.nn_folder
+
+
+def _rules(ctx: Context) -> Rules:
+    secure = ctx.params.trainer.fedavg.secure_aggregate
+    return Rules(elastic=elasticity_of(ctx), secure=secure)
+
+
+def _due(every: int | None, epochs: int, step: int) -> bool:
+    """Tell whether a multiple of `every` is among the last `step` epochs."""
+    return every is not None and epochs // every > max(0, epochs - step) // every
