@@ -52,6 +52,7 @@ class HomoFeatureBinning:
 
     All parties have the same columns. `recursive_query` looks for the values of the quantiles'
     ranks. A split point's rank is above that of its quantile by at most `error` of the rows.
+    ranks. A split point's rank is at most `error` of the rows above its quantile's.
     `virtual_summary` knows the ranks of `sample_bins` even steps, and interpolates: a split point
     is at most one step from its quantile. The last split point is the largest value. Columns of
     categories have a bin for every value that any party has, at most 1,024.

@@ -76,17 +76,17 @@ class HomoNN:
     that are no probabilities are made such for predictions. Each party predicts its own rows.
 
     With a model beside `train_data` training goes on with its numbers, for `epochs` more, with a
-    new optimizer. A repeated attempt goes on from a checkpoint, too. A party's own models, losses,
+    new optimizer. A repeated attempt goes on from a checkpoint, too. Own models, losses,
     data sets and trainers are classes in the folder `executor.nn_folder` of its server, see
-    `nn/folder.py`; a party without it refuses a conf that names one.
+    `nn/folder.py`. A party without it refuses a conf that names one.
 
     Model: `HomoNNMeta`, `HomoNNParam` (`model_bytes`: arrays, no pickle). Summary: `loss_history`,
     `best_epoch`, `need_stop`, `metrics_summary`. Metrics: `train` / `loss`, the mean of all;
     `train` or `validate` / `iteration_<n>` of the own rows with `validation_freqs`. Elastic: a lost
     party is left out of a round, and joins the next one after its return.
 
-    Unlike FATE: the last round may have fewer epochs, so that no epoch is without aggregation;
-    convergence is of the mean loss; there are no CUDA, deepspeed and `server_init`.
+    Unlike FATE: the last round may have fewer epochs, so no epoch is without aggregation.
+    Convergence is of the mean loss. There are no CUDA, deepspeed and `server_init`.
     """
 
     def run(self, ctx: Context) -> Outputs:

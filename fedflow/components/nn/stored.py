@@ -50,7 +50,7 @@ class TrainedNetwork:
         return loss_of(self.loss)
 
     def to_model(self, params: HomoNNParams, *, best: int) -> Model:
-        """Return the model objects. Source: docs/reference/models.md#neural-networks."""
+        """Return the model objects. Source: docs/reference/models.md#fields."""
         return Model(
             meta_name=META,
             param_name=PARAM,
