@@ -54,5 +54,6 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "evaluation.evaluation:Evaluation",
     "empty:Empty",
     "toy.secure_add_example:SecureAddExample",
+    "verifiable.feldman_verifiable_sum:FeldmanVerifiableSum",
     "features.data_transform:DataIO",
 )

@@ -43,7 +43,6 @@ MISSING: Final = (
     MissingModule(module="HomoLR", planned=True),
     MissingModule(module="HeteroNN", planned=True),
     MissingModule(module="FTL", planned=False, instead=_OWN, aliases=("HeteroFTL",)),
-    MissingModule(module="FeldmanVerifiableSum", planned=False, instead=_OWN),
     MissingModule(module="CustNN", planned=False),
     MissingModule(module="SPDZTest", planned=False, instead="SecureAddExample"),
 )

@@ -117,6 +117,7 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "HomoFeatureBinning": "HomoFeatureBinningParam",
         "HomoOneHotEncoder": "HomoOneHotParam",
         "HomoNN": "HomoNNParam",
+        "FeldmanVerifiableSum": "FeldmanVerifiableSumParam",
         "HomoDataSplit": "DataSplitParam",
         "HeteroKmeans": "KmeansParam",
         "HeteroSecureBoost": "HeteroSecureBoostParam",

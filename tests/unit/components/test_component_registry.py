@@ -39,6 +39,7 @@ def test_the_built_in_components_load_without_a_problem(registry: ComponentRegis
         "OneHotEncoder",
         "HomoOneHotEncoder",
         "HomoNN",
+        "FeldmanVerifiableSum",
         "PSI",
         "DataStatistics",
         "HeteroPearson",

@@ -1,0 +1,1 @@
+"""FeldmanVerifiableSum: sums of all parties' numbers, by shares that everybody can check."""
