@@ -15,8 +15,7 @@ from functools import partial
 from itertools import islice
 from random import SystemRandom
 
-from tests.sim import elastic_rounds
-from tests.sim import rendezvous
+from tests.sim import elastic_rounds, rendezvous
 from tests.sim.schedules import Outcome, report, run_seed, shrink
 
 _BATCH = 25  #: seeds that a process is given at once

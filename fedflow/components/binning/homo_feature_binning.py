@@ -51,7 +51,6 @@ class HomoFeatureBinning:
     """Cuts features into bins that are the same at all parties, by quantiles of all their rows.
 
     All parties have the same columns. `recursive_query` looks for the values of the quantiles'
-    ranks. A split point's rank is above that of its quantile by at most `error` of the rows.
     ranks. A split point's rank is at most `error` of the rows above its quantile's.
     `virtual_summary` knows the ranks of `sample_bins` even steps, and interpolates: a split point
     is at most one step from its quantile. The last split point is the largest value. Columns of

@@ -115,6 +115,17 @@ class AveragingCombiner:
         """Return what of a late member's plan is not that of the others."""
         return refusal(newcomer, plan_in(state.notes["plan"], TrainingPlan))
 
+    def mistake(self, state: State) -> str | None:
+        """Return why what a member calls the state is none of this training."""
+        try:
+            plan = plan_in(state.notes.get("plan"), TrainingPlan)
+            losses_in(state)
+            if state.round:
+                numbers_in(state, plan)
+        except (CodecError, ValueError):
+            return "its state is of another training"
+        return None
+
     def layout(self, state: State) -> Layout:
         """Return the shapes of the network's arrays, and two numbers."""
         return plan_in(state.notes["plan"], TrainingPlan).layout

@@ -39,8 +39,6 @@ _OWN: Final = "a component of one's own"
 
 MISSING: Final = (
     MissingModule(module="HomoSecureBoost", planned=True),
-    MissingModule(module="HomoNN", planned=True),
-    MissingModule(module="HomoLR", planned=True),
     MissingModule(module="HeteroNN", planned=True),
     MissingModule(module="FTL", planned=False, instead=_OWN, aliases=("HeteroFTL",)),
     MissingModule(module="CustNN", planned=False),
