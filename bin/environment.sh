@@ -74,12 +74,11 @@ install_dev() {
   return "$status"
 }
 
-# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis`, `dp` and `dev`, those published as source, or the others
-# install_torch PYTHON WORDS...: torch for the tests of torchrun. From PyPI it would be a build with CUDA, several GB.
+# install_torch PYTHON WORDS...: torch for the tests of torchrun and HomoNN. From PyPI it would be a build with CUDA, several GB.
 TORCH=2.13.0
 install_torch() { run_pip "$1" install --no-compile "${@:2}" "torch==$TORCH"; }
 
-# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis` and `dev`, those published as source, or the others
+# requirements ROOT PYTHON WHICH: of the extras `spark`, `redis`, `dp` and `dev`, those published as source, or the others
 requirements() {
   "$2" - "$1/pyproject.toml" "$3" <<'PYTHON'
 import sys, tomllib
