@@ -413,6 +413,7 @@ class Aggregator:
             serial=self._serial,
             least=start.least,
             fraction_bits=self._rules.fraction_bits,
+            signed=self._rules.signed,
         )
         if self._rules.secure:
             self._sum = SecureSum(self._plan)

@@ -24,6 +24,7 @@ from fedflow.components.horizontal.rounds import (
     State,
     Worker,
 )
+from fedflow.components.secure_aggregation.signatures import signatures_of
 from fedflow.components.waiting import PATIENCE_S
 from fedflow.sdk import Arrival, Context, DishonestParty, Role, Site, ValueTooLate
 from fedflow.sdk.clock import monotonic_s
@@ -63,6 +64,8 @@ def run_aggregator(
     PeerFailed; what the combiner raises.
     """
     sites = tuple(members) or members_of(ctx)
+    if rules.signed and ctx.identity is None:
+        rules = replace(rules, signed=False)  # as the members, each of which warns of it
     machine = aggregating.Aggregator(
         combiner, rules=rules, sites=sites, session=_session(ctx), launch=_launch(ctx)
     )
@@ -121,6 +124,7 @@ def run_member(
         launch=_launch(ctx),
         silence_s=None if elastic is None else elastic.round_deadline_s,
         state=state,
+        signatures=signatures_of(ctx) if rules.signed else None,
     )
     post = _Post(ctx, required=elastic is None)
     pending = machine.begin(monotonic_s())

@@ -97,7 +97,8 @@ class HomoLR:
         params: HomoLRParams = ctx.params
         if "train_data" not in ctx.inputs.data:
             return _predict(ctx)
-        rules = Rules(elastic=elasticity_of(ctx), secure=params.secure_aggregate)
+        secure, signed = params.secure_aggregate, params.aggregator_may_lie
+        rules = Rules(elastic=elasticity_of(ctx), secure=secure, signed=secure and signed)
         if not params.cv_param.need_cv:
             return _fit(ctx, rules)
         alone = without_elasticity(ctx, rules)

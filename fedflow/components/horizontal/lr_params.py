@@ -44,6 +44,7 @@ class HomoLRParams(LinearParams, frozen=True, kw_only=True):
     aggregate_iters: Positive = 1  #: epochs of a round
     early_stop: str = "diff"  #: `diff` and `abs` as above; with `weight_diff` training never stops
     secure_aggregate: Flag = True  #: fedflow's own; false: the arbiter sees each party's weights
+    aggregator_may_lie: Flag = False  #: fedflow's own; keys are signed, by TLS; over 2/3 must stay
     strategy: StrategyParam = field(default_factory=StrategyParam)  #: table below
     dp_param: DpParam = field(default_factory=DpParam)  #: table below
     #: fedflow's own: the model is that of the round with the least loss, of `validate_data` if
@@ -74,6 +75,8 @@ class HomoLRParams(LinearParams, frozen=True, kw_only=True):
 
     def doubts(self) -> Iterable[Doubt]:
         yield from super().doubts()
+        if not self.secure_aggregate and self.aggregator_may_lie:
+            yield Doubt("aggregator_may_lie", "has no effect without secure_aggregate", "Unused")
         if not self.secure_aggregate:
             yield Doubt("secure_aggregate", "is off: the arbiter sees each party's weights", "Open")
         if self.stop_kind == "weight_diff":

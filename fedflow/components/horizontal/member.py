@@ -31,6 +31,7 @@ from fedflow.components.horizontal.messages import (
 from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, State
 from fedflow.components.horizontal.sums import SecureMember, encoded, plan_of
 from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.signatures import Signatures
 from fedflow.sdk import DishonestParty, PeerFailed, RefusedByAggregator, Site, TooFewMembers
 
 SILENCE_S: Final = 30.0  #: after which a member says `ready` again, at least; seconds
@@ -76,12 +77,14 @@ class Member:
         launch: int = 0,
         silence_s: float | None = None,
         state: State | None = None,
+        signatures: Signatures | None = None,
     ) -> None:
         """Begin without a state, or with that of an earlier attempt.
 
         Args:
             secure: this party's own setting; it does not take part in a round of the other kind.
             silence_s: of the aggregator, after which to say `ready` again; None: never.
+            signatures: of a run whose rounds are signed.
         """
         self.state = state
         self.is_over = False
@@ -90,6 +93,7 @@ class Member:
         self._aggregator = aggregator
         self._session = session
         self._secure = secure
+        self._signatures = signatures
         self._launch = launch
         self._silence_s = None if silence_s is None else max(SILENCE_S, silence_s)
         self._serial = -1
@@ -216,13 +220,15 @@ class Member:
                 serial=start.serial,
                 least=start.least,
                 fraction_bits=start.fraction_bits,
+                signed=self._signatures is not None,
             )
             self._members = tuple(Site.from_key(key) for key in start.members)
         except ValueError as exc:
             raise self._dishonest(str(exc)) from exc
         if start.secure:
-            self._masking = SecureMember(self._plan, self._me.key)
-            self._tried(self._masking.keys)
+            masking = SecureMember(self._plan, self._me.key, signatures=self._signatures)
+            self._masking = masking
+            self._tried(masking.keys)
         else:
             self._begin_work(state)
 
@@ -236,6 +242,8 @@ class Member:
             self._begin_work(state)
         elif stage == "shares":
             self._tried(lambda: masking.shares(question.body))
+        elif stage == "confirmations":
+            self._tried(lambda: masking.confirm(question.body))
         else:
             self._tried(lambda: masking.unmask(question.body))
 

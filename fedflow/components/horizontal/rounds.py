@@ -43,6 +43,7 @@ class Rules:
 
     elastic: Elasticity | None = None
     secure: bool = True  #: False: the aggregator sees every member's contribution
+    signed: bool = False  #: keys of members are signed, more than two thirds take part to the end
     fraction_bits: int = 24  #: numbers are rounded to multiples of 2**-fraction_bits
     most_rounds: int = 1_000_000  #: a state of a later round is no state
 

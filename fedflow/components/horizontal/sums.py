@@ -50,6 +50,7 @@ def plan_of(
     serial: int,
     least: int,
     fraction_bits: int,
+    signed: bool = False,
 ) -> Plan:
     """Return the plan of a sum; the same at all who are given the same.
 
@@ -62,6 +63,7 @@ def plan_of(
         round=serial,
         min_members=least,
         fraction_bits=fraction_bits,
+        aggregator_may_lie=signed,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fedflow.components.secure_aggregation.keys import bound
@@ -23,29 +23,37 @@ class Signatures(Protocol):
 class SiteSignatures:
     """Signatures of a task, for members that are named by the keys of their sites."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, sites: Sequence[Site]) -> None:
+        """`sites` are those of the job: nobody else is a member, whatever it signs."""
         self._identity = identity
+        self._sites = {site.key: site for site in sites}
 
     def sign(self, content: bytes) -> bytes:
         return self._identity.sign(content)
 
     def wrong(self, signed: Mapping[str, tuple[bytes, bytes]]) -> tuple[str, ...]:
-        claims = [(Site.from_key(name), *pair) for name, pair in signed.items()]
+        strangers = tuple(name for name in signed if name not in self._sites)
+        if strangers:
+            return strangers
+        claims = [(self._sites[name], *pair) for name, pair in signed.items()]
         verified = self._identity.verify(claims)
         return tuple(name for name, good in zip(signed, verified, strict=True) if not good)
 
 
 def signatures_of(ctx: Context) -> SiteSignatures | None:
-    """Return the signatures of a run; None without TLS, and the log says what follows from it."""
+    """Return the signatures of a run; None without TLS, and a warning says what follows from it.
+
+    Raises: RefusedAsStrict: there is no TLS, and the job is strict.
+    """
     if ctx.identity is None:
-        ctx.log.warning(
-            "%s has no certificate: keys of secure sums are not signed. The sums are secret from an"
-            " aggregator that keeps the rules; one that lies could show its own keys as another's."
-            " Set up TLS at all parties to be secure from it",
-            ctx.site,
+        ctx.warn(
+            "KeysNotSigned",
+            f"{ctx.site} has no certificate, so keys of secure sums are not signed: an aggregator"
+            " that breaks the rules could show its own keys as another member's",
+            hint="Set up TLS at all parties.",
         )
         return None
-    return SiteSignatures(ctx.identity)
+    return SiteSignatures(ctx.identity, ctx.sites)
 
 
 def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:

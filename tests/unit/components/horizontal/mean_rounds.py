@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedflow.components.horizontal.rounds import (
     weighted,
 )
 from fedflow.sdk import Context, Outputs, Params, Role, Site, component
+from tests.unit.components.secure_aggregation.identities import NamedIdentity
 
 
 class Mean:
@@ -69,6 +71,8 @@ class MeanParams(Params, frozen=True, kw_only=True):
     rows: int = 1
     rounds: int = 3
     secure: bool = True
+    signed: bool = False
+    identity: bool = True  #: there is TLS
 
 
 @component("MeanRounds", roles=("guest", "host", "arbiter"), params=MeanParams, outputs=("data",))
@@ -76,7 +80,9 @@ class MeanRounds:
     """A training as short as can be."""
 
     def run(self, ctx: Context) -> Outputs:
-        rules = Rules(secure=ctx.params.secure)
+        rules = Rules(secure=ctx.params.secure, signed=ctx.params.signed)
+        if ctx.params.identity:
+            ctx = replace(ctx, identity=NamedIdentity(ctx.site.key))
         if ctx.site.role is Role.ARBITER:
             state = run_aggregator(ctx, Mean(ctx.params.rounds), rules=rules)
             return Outputs(summary={"mean": state.arrays["mean"].tolist(), **state.notes})

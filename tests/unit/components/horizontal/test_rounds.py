@@ -15,9 +15,11 @@ ARBITER = Site(Role.ARBITER, "10000")
 MEMBERS = [Site(Role.GUEST, "9999"), Site(Role.HOST, "10001"), Site(Role.HOST, "10002")]
 
 
-def run(tmp_path: Path, *, rounds: int = 3, secure: bool = True) -> dict[Site, RunResult]:
+def run(
+    tmp_path: Path, *, rounds: int = 3, secure: bool = True, **more: bool
+) -> dict[Site, RunResult]:
     params = {
-        site: {"number": float(i), "rows": i + 1, "rounds": rounds, "secure": secure}
+        site: {"number": float(i), "rows": i + 1, "rounds": rounds, "secure": secure, **more}
         for i, site in enumerate([*MEMBERS, ARBITER])
     }
     return run_component(
@@ -48,6 +50,15 @@ def test_masked_and_plain_sums_are_the_same_bit_for_bit(tmp_path: Path) -> None:
         for secure in (True, False)
     )
     assert masked == plain
+
+
+@pytest.mark.parametrize("identity", [True, False], ids=["tls", "no_tls"])
+def test_signed_sums_are_the_same_and_need_certificates(tmp_path: Path, identity: bool) -> None:
+    plain = outputs_of(run(tmp_path / "plain"))[ARBITER].summary["mean"]
+    results = run(tmp_path / "signed", signed=True, identity=identity)
+    assert outputs_of(results)[ARBITER].summary["mean"] == plain
+    warned = [warning.code for site in MEMBERS for warning in results[site].warnings]
+    assert warned == ([] if identity else ["KeysNotSigned"] * 3)
 
 
 def test_a_run_without_rounds_ends_with_the_first_state(tmp_path: Path) -> None:

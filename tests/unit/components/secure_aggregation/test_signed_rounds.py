@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedflow.components.secure_aggregation.member import Member
 from fedflow.components.secure_aggregation.messages import Message
 from fedflow.components.secure_aggregation.plan import Stage
-from fedflow.components.secure_aggregation.signatures import SiteSignatures, signatures_of
+from fedflow.components.secure_aggregation.signatures import SiteSignatures
 from fedflow.sdk import Site
 from fedflow.sdk.errors import DishonestParty, TooFewMembers
+from tests.unit.components.secure_aggregation.identities import NamedIdentity
 from tests.unit.components.secure_aggregation.rounds import (
     Round,
     answer_of,
@@ -28,29 +22,9 @@ from tests.unit.components.secure_aggregation.rounds import (
 )
 
 
-class Ed25519Identity:
-    """A site's key, and the public ones of all: what certificates do between servers."""
-
-    def __init__(self, own: str, keys: Mapping[str, Ed25519PrivateKey]) -> None:
-        self._own, self._keys = own, keys
-
-    def sign(self, content: bytes) -> bytes:
-        return self._keys[self._own].sign(content)
-
-    def verify(self, signed: Sequence[tuple[Site, bytes, bytes]]) -> list[bool]:
-        return [self._is_signed(site.key, content, text) for site, content, text in signed]
-
-    def _is_signed(self, name: str, content: bytes, signature: bytes) -> bool:
-        try:
-            self._keys[name].public_key().verify(signature, content)
-        except InvalidSignature:
-            return False
-        return True
-
-
 def signatures(count: int) -> dict[str, SiteSignatures]:
-    keys = {name: Ed25519PrivateKey.generate() for name in names(count)}
-    return {name: SiteSignatures(Ed25519Identity(name, keys)) for name in names(count)}
+    sites = [Site.from_key(name) for name in names(count)]
+    return {name: SiteSignatures(NamedIdentity(name), sites) for name in names(count)}
 
 
 def signed(count: int, *, stages: int = 0) -> tuple[Round, dict[str, Message]]:
@@ -82,7 +56,7 @@ def test_more_than_two_thirds_are_needed() -> None:
 def test_keys_that_the_aggregator_made_are_not_signed() -> None:
     one, questions = signed(4, stages=1)
     name, victim = names(4)[:2]
-    own = Member(one.plan, victim, signatures=signatures(4)[victim]).keys()
+    own = Member(one.plan, victim, signatures=signatures(4)[names(4)[2]]).keys()
     question = questions[name]
     joined = question["keys"][:64] + own["keys"] + question["keys"][128:]
     given = [question["signatures"][0], own["signature"], *question["signatures"][2:]]
@@ -171,12 +145,11 @@ def test_signatures_that_are_none_are_refused(value: object) -> None:
         one.members[name].shares({**questions[name], "signatures": value})
 
 
-def test_without_a_certificate_the_log_says_what_follows(caplog: pytest.LogCaptureFixture) -> None:
-    ctx: Any = SimpleNamespace(identity=None, site="guest 9999", log=logging.getLogger("task"))
-    assert signatures_of(ctx) is None
-    assert "guest 9999 has no certificate" in caplog.text
-    ctx.identity = Ed25519Identity(names(1)[0], {names(1)[0]: Ed25519PrivateKey.generate()})
-    assert signatures_of(ctx) is not None
+def test_who_is_not_of_the_job_has_no_signature_that_counts() -> None:
+    job = [Site.from_key(name) for name in names(2)]
+    stranger = NamedIdentity("host-1")
+    own = SiteSignatures(NamedIdentity(names(1)[0]), job)
+    assert own.wrong({"host-1": (b"keys", stranger.sign(b"keys"))}) == ("host-1",)
 
 
 def test_a_signed_round_needs_signatures() -> None:
