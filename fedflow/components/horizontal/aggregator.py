@@ -137,6 +137,11 @@ class Aggregator:
         """Return when `passed` must be called, if nothing else happens before."""
         return self._deadline_s
 
+    @property
+    def serial(self) -> int:
+        """Return the number of what was begun last."""
+        return self._serial
+
     # --- events -----------------------------------------------------------------------------------
 
     def begin(self, now_s: float) -> list[Action]:

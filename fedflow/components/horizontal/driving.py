@@ -10,6 +10,7 @@ from fedflow.components.horizontal import aggregator as aggregating
 from fedflow.components.horizontal import member as membering
 from fedflow.components.horizontal.messages import (
     NAME,
+    Refused,
     ToAggregator,
     ToMember,
     read_by_aggregator,
@@ -26,7 +27,7 @@ from fedflow.components.horizontal.rounds import (
 )
 from fedflow.components.secure_aggregation.signatures import signatures_of
 from fedflow.components.waiting import PATIENCE_S
-from fedflow.sdk import Arrival, Context, DishonestParty, Role, Site, ValueTooLate
+from fedflow.sdk import Arrival, Context, DishonestParty, FedflowError, Role, Site, ValueTooLate
 from fedflow.sdk.clock import monotonic_s
 
 METRIC_TYPE = "PARTICIPATION"
@@ -70,6 +71,17 @@ def run_aggregator(
         combiner, rules=rules, sites=sites, session=_session(ctx), launch=_launch(ctx)
     )
     post = _Post(ctx, required=rules.elastic is None)
+    try:
+        return _lead(ctx, machine, post, sites)
+    except FedflowError as exc:
+        if rules.elastic is not None:  # members would wait for the next launch
+            post.send(Refused(serial=machine.serial, reason=exc.message[:2000]), to=sites)
+        raise
+
+
+def _lead(
+    ctx: Context, machine: aggregating.Aggregator, post: _Post, sites: Sequence[Site]
+) -> State:
     actions = machine.begin(monotonic_s())
     while True:
         for action in actions:

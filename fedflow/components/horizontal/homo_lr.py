@@ -57,6 +57,7 @@ RESUME: Final = "resume_state"  #: in the parameters of a checkpoint's model
     param_name="HomoLogisticParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    absence="rounds",
 )
 class HomoLR:
     """Trains one logistic regression on the rows of several parties with the same columns.

@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ from fedflow.components.linear.optimizer import initial_weights
 from fedflow.components.training.one_vs_rest import MAX_CLASSES
 from fedflow.components.training.plan import Plan
 from fedflow.sdk import BadData, CodecError, Diverged, Site
+from fedflow.sdk.decoding import read_as
 
 MOST_COLUMNS: Final = 10_000_000
 
@@ -74,6 +76,20 @@ def first_state(
     return State(round=0, arrays=arrays, notes=notes)
 
 
+class _Notes(msgspec.Struct, frozen=True, kw_only=True):
+    """The notes of a state, as they must be."""
+
+    classes: list[int | float | str | bool]
+    columns: str
+    model: str
+    start: Annotated[int, msgspec.Meta(ge=0)]
+    losses: list[list[float | None]]
+    converged: list[bool]
+    validated: list[float | None]
+    best_round: int
+    best_loss: float | None
+
+
 def keeps_best(params: HomoLRParams) -> bool:
     """Tell whether the weights of the best round are kept."""
     return params.keep_best or params.callbacks.early_stopping_rounds is not None
@@ -106,14 +122,22 @@ class Averaging:
 
     def mistake(self, state: State) -> str | None:
         """Return why a state is none of this training."""
-        notes = state.notes
         known = first_state(self._params, weights=np.zeros((1, 1)), classes=(), columns="")
-        if not set(known.notes) <= set(notes) or set(known.arrays) != set(state.arrays):
+        if set(known.arrays) != set(state.arrays):
             return "its state is of another training"
+        try:
+            notes = read_as(dict(state.notes), _Notes)
+        except msgspec.ValidationError as exc:
+            return f"its state is of another training ({exc})"
+        rows = _rows_for(notes.classes)
         shape = state.arrays["weights"].shape
-        rows = _rows_for(notes["classes"])
-        if len(shape) != 2 or shape[0] != rows or len(notes["converged"]) != rows:
+        same = all(a.shape == shape for n, a in state.arrays.items() if n in {"weights", "best"})
+        if len(shape) != 2 or shape[0] != rows or not same:
             return "its state has weights of another shape"
+        if any(a.size != math.prod(shape) for a in state.arrays.values()):
+            return "its state has a memory of another size"
+        if len(notes.converged) != rows or any(len(one) != rows for one in notes.losses):
+            return "its state has losses of other classes"
         return None
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
@@ -179,10 +203,8 @@ class Averaging:
             if name.startswith("memory.")
         }
         mean = means(total)["weights"].reshape(-1)
-        after, memory = dict_pair(
-            self._strategy.following(before.reshape(-1), mean, memory, singles)
-        )
-        named = {f"memory.{name}": value for name, value in memory.items()}
+        after, kept = self._strategy.following(before.reshape(-1), mean, memory, singles)
+        named = {f"memory.{name}": value for name, value in kept.items()}
         return after.reshape(before.shape), named
 
     def _converged(self, notes: Mapping[str, Any], losses: Sequence[float | None]) -> list[bool]:
@@ -303,11 +325,6 @@ class Contributing:
             return np.zeros(2)
         rows = self._validated.targets.shape[1]
         return np.array([rows, rows * float(self._validated.losses(weights).sum())])
-
-
-def dict_pair(found: tuple[Floats, Mapping[str, Floats]]) -> tuple[Floats, dict[str, Floats]]:
-    """Return the pair with a dict of its own."""
-    return found[0], dict(found[1])
 
 
 def _rows_for(classes: Sequence[Any]) -> int:

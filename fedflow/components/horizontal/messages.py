@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from fedflow.components.horizontal.packing import Floats, Layout, layout_of, length_of, pack, unpack
-from fedflow.components.horizontal.rounds import MOST_ROWS, State
+from fedflow.components.horizontal.rounds import MOST_ROWS, State, check_history
 from fedflow.sdk.decoding import read_as
 
 NAME: Final = "rounds"
@@ -168,7 +168,7 @@ def state_body(state: State) -> StateBody:
 
 
 def state_of(body: StateBody) -> State:
-    """Return the state that was sent. Raises: ValueError: the numbers are not those of it."""
+    """Return the state that was sent. Raises: ValueError: it does not fit together."""
     layout = layout_at(body.places)
     vector = body.vector
     if not isinstance(vector, np.ndarray) or vector.dtype != np.float64:
@@ -176,6 +176,7 @@ def state_of(body: StateBody) -> State:
     numbers: Floats = vector
     if numbers.shape != (length_of(layout),) or not np.isfinite(numbers).all():
         raise ValueError("the numbers of a state are others than it says, or not finite")
+    check_history(body.notes, body.round)
     return State(
         round=body.round, arrays=unpack(numbers, layout), notes=body.notes, ended=body.ended
     )
@@ -205,7 +206,8 @@ def _read(value: object) -> Struct:
     if not isinstance(value, Mapping):
         raise ValueError(f"a {type(value).__name__} is no message")  # noqa: TRY004
     fields = dict(value)
-    kind = _KINDS.get(fields.pop("kind", None))
+    word = fields.pop("kind", None)
+    kind = _KINDS.get(word) if isinstance(word, str) else None
     if kind is None:
         raise ValueError("a message of no known kind")
     try:

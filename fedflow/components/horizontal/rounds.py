@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.packing import Arrays, Floats, Layout, layout_of, pack
 from fedflow.sdk import Site
+from fedflow.sdk.decoding import read_as
 
 MOST_ROWS: Final = 1 << 40  #: that a member may say it has
 
@@ -108,6 +110,33 @@ def history_with(notes: Mapping[str, Any], one: Participation) -> list[dict[str,
         return entries
     entry = {"first": one.round, "last": one.round, "counted": counted, "left_out": left_out}
     return [*entries, entry]
+
+
+def check_history(notes: Mapping[str, Any], rounds: int) -> None:
+    """Do nothing if `notes["rounds"]`, if there is one, says of each of `rounds` who took part.
+
+    Raises: ValueError: it does not.
+    """
+    if HISTORY not in notes:
+        return
+    try:
+        entries = read_as(notes[HISTORY], list[_Entry])
+    except msgspec.ValidationError as exc:
+        raise ValueError(f"{HISTORY}: {exc}") from exc
+    following = 0
+    for entry in entries:
+        if entry.first != following or entry.last < entry.first:
+            raise ValueError(f"{HISTORY}: round {following} is missing, or there twice")
+        following = entry.last + 1
+    if following != rounds:
+        raise ValueError(f"{HISTORY}: there are {following} of {rounds}")
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    first: int
+    last: int
+    counted: dict[str, int]
+    left_out: dict[str, str]
 
 
 class Combiner(Protocol):

@@ -12,8 +12,9 @@ import pyarrow.csv
 
 from fedflow.components.horizontal.homo_lr import HomoLR
 from fedflow.sdk import Inputs, Model, Role, Site, Table, TableKind, TableSchema
+from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
-from fedflow.testing.run import RunResult, outputs_of, run_component
+from fedflow.testing.run import RunResult, run_component
 
 GUEST = Site(Role.GUEST, "9999")
 HOST = Site(Role.HOST, "10000")
@@ -75,6 +76,7 @@ def fit(
     *,
     models: Mapping[Site, Model] | None = None,
     timeout_s: float = 60,
+    federation: LocalFederation | None = None,
     **params: Any,
 ) -> dict[Site, RunResult]:
     """Train or predict at the sites of `data` and at an arbiter; `data` is by port."""
@@ -96,12 +98,8 @@ def fit(
         tables=tables,
         work_dir=tmp_path,
         timeout_s=timeout_s,
+        federation=federation,
     )
-
-
-def outputs(results: Mapping[Site, RunResult]) -> Any:
-    """Return the outputs of a run that succeeded."""
-    return outputs_of(results)
 
 
 def arrays(rows: pa.Table) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedflow.sdk import BadData, BadParameter, Model
+from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of
 from tests.unit.components.homo_lr_parties import (
     ARBITER,
@@ -193,3 +194,74 @@ def test_the_loss_falls_with_every_strategy(tmp_path: Path, name: str) -> None:
 def test_a_robust_strategy_is_refused_with_masks(tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="secure_aggregate must be false"):
         outputs_of(fit(tmp_path, TWO, strategy={"name": "krum"}))
+
+
+def test_krum_and_trimmed_mean_withstand_a_party_that_lies(tmp_path: Path) -> None:
+    lies = made(40, seed=9)
+    flipped = lies.set_column(1, "y", [1 - lies["y"].to_numpy()])
+    data = {s: {"train_data": made(40, seed=i)} for i, s in enumerate([GUEST, *hosts(4)])}
+    data[hosts(4)[-1]] = {"train_data": flipped}
+    test = made(200, seed=50)
+    found: dict[str, float] = {}
+    for name in ("fedavg", "krum", "trimmed_mean"):
+        outputs = outputs_of(
+            fit(
+                tmp_path / name,
+                data,
+                strategy={"name": name},
+                secure_aggregate=False,
+                learning_rate=1.0,
+                max_iter=8,
+            )
+        )
+        weights = weights_of(model_at(outputs, GUEST))
+        features, labels = arrays(test)
+        scores = features @ weights[:-1] + weights[-1]
+        found[name] = float(np.logaddexp(0, np.where(labels > 0, -scores, scores)).mean())
+    assert found["krum"] < found["fedavg"]
+    assert found["trimmed_mean"] < found["fedavg"]
+
+
+def test_fedprox_holds_the_weights_nearer_to_where_they_were(tmp_path: Path) -> None:
+    lengths = [
+        float(np.linalg.norm(weights_of(model_at(outputs_of(found), GUEST))))
+        for found in (
+            fit(tmp_path / str(mu), TWO, strategy={"name": "fedprox", "mu": mu}, aggregate_iters=4)
+            for mu in (0.0, 10.0)
+        )
+    ]
+    assert lengths[1] != lengths[0]
+
+
+def test_differential_privacy_shows_the_budget_spent(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    dp = {"need_dp": True, "clip": 1.0, "noise_multiplier": 0.001, "delta": 1e-5}
+    found = outputs_of(fit(tmp_path / "1", TWO, dp_param=dp))
+    clear = outputs_of(fit(tmp_path / "2", {s: {"train_data": made(40, seed=1)} for s in TWO}))
+    assert found[ARBITER].summary["epsilon"] > 1000
+    assert found[GUEST].summary["epsilon"] == found[ARBITER].summary["epsilon"]
+    weights = weights_of(model_at(found, GUEST))
+    assert np.linalg.norm(weights) <= 4 * 1.01
+    assert not np.array_equal(weights, weights_of(model_at(clear, GUEST)))
+
+
+def test_no_message_to_the_arbiter_holds_weights_that_are_not_masked(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Tapped(LocalFederation):
+        def _put(self, key: Any, value: Any, size: int) -> None:
+            if key.destination == ARBITER:
+                seen.append(value)
+            super()._put(key, value, size)
+
+    sites = [*TWO, ARBITER]
+    tapped = Tapped(sites)
+    found = outputs_of(fit(tmp_path, TWO, federation=tapped))
+    vectors = [v["body"]["vector"] for v in seen if "vector" in (v.get("body") or {})]
+    assert len(vectors) == 2 * 4
+    known = model_at(found, GUEST).param["loss_history"]
+    for vector in vectors:
+        high = (vector >> np.uint64(32)).astype(np.int64)
+        assert len(set(high.tolist())) == len(high)  # weights alone would leave it 0 or -1
+        assert np.abs(high.astype(np.int32)).max() > 1 << 24
+    assert known
