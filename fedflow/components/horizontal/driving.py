@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedflow.components.horizontal.messages import (
     written,
 )
 from fedflow.components.horizontal.rounds import (
+    HISTORY,
     Combiner,
     Elasticity,
     Participation,
@@ -151,6 +152,8 @@ def run_member(
                 arrays = worker.work(action.state, action.members)
                 pending += machine.worked(action.serial, arrays, monotonic_s())
         if machine.is_over and machine.state is not None:
+            for entry in machine.state.notes.get(HISTORY, ()):
+                _show(ctx, entry["first"], {k: v for k, v in entry.items() if k != "first"})
             return machine.state
         found = post.next((leader,), machine.deadline_s)
         now_s = monotonic_s()
@@ -203,11 +206,16 @@ def _record(ctx: Context, one: Participation) -> None:
         one.seconds,
         "".join(f"; {site} left out: {reason}" for site, reason in one.left_out.items()),
     )
+    _show(ctx, one.round, {"counted": counted, "left_out": left_out})
+
+
+def _show(ctx: Context, first: int, who: Mapping[str, object]) -> None:
+    """Record who took part in round `first`, or in those from it to `who["last"]`."""
     ctx.tracker.metric(
         "train",
         "participation",
         metric_type=METRIC_TYPE,
-        points=[(one.round, {"counted": counted, "left_out": left_out})],
+        points=[(first, dict(who))],
         meta={"name": "participation", "metric_type": METRIC_TYPE, "unit_name": "rounds"},
     )
 
