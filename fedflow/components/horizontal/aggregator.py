@@ -477,12 +477,20 @@ class Aggregator:
                 self._combine(now_s)
                 return
             self._set_deadline(now_s)
-            for key, body in questions.items():
-                self._send([self._sites[key]], Question(serial=self._serial, body=body))
+            self._ask(questions)
 
     @property
     def _first(self) -> Site:
         return next(iter(self._sites.values()))
+
+    def _ask(self, questions: Mapping[str, object]) -> None:
+        """Send every member its question; one that several have is sent once."""
+        groups: dict[int, list[str]] = {}
+        for key, body in questions.items():
+            groups.setdefault(id(body), []).append(key)
+        for keys in groups.values():
+            body = questions[keys[0]]
+            self._send([self._sites[k] for k in keys], Question(serial=self._serial, body=body))
 
     def _combine(self, now_s: float) -> None:
         state, found, plan = self.state, self._sum, self._plan

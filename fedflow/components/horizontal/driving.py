@@ -27,6 +27,7 @@ from fedflow.components.horizontal.rounds import (
     Worker,
 )
 from fedflow.components.secure_aggregation.signatures import signatures_of
+from fedflow.components.training.measures import record_seconds
 from fedflow.components.waiting import PATIENCE_S
 from fedflow.sdk import Arrival, Context, DishonestParty, FedflowError, Role, Site, ValueTooLate
 from fedflow.sdk.clock import monotonic_s
@@ -207,6 +208,7 @@ def _record(ctx: Context, one: Participation) -> None:
         "".join(f"; {site} left out: {reason}" for site, reason in one.left_out.items()),
     )
     _show(ctx, one.round, {"counted": counted, "left_out": left_out})
+    record_seconds(ctx, one.round, one.seconds)
 
 
 def _show(ctx: Context, first: int, who: Mapping[str, object]) -> None:
