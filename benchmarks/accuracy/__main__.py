@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.accuracy import binning, boosting, columns, features, linear, measures
+from benchmarks.accuracy import binning, boosting, columns, features, horizontal, linear, measures
 from benchmarks.accuracy.boosters import LIGHTGBM, XGBOOST, installed
 from benchmarks.accuracy.data import DataFolder, NoData
 from benchmarks.accuracy.rows import HEAD, Check, Row
@@ -25,6 +25,7 @@ CHECKS = (
     *columns.CHECKS,
     *binning.CHECKS,
     *linear.CHECKS,
+    *horizontal.CHECKS,
     *boosting.CHECKS,
     *measures.CHECKS,
 )
