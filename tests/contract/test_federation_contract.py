@@ -350,3 +350,20 @@ def test_what_a_step_left_is_dropped_with_what_comes_later(world: tuple[At, Fail
     assert at(HOST).recv_any("x", from_=[GUEST], timeout_s=0) is None
     with pytest.raises(DuplicateValue):
         at(HOST).recv("x", from_=GUEST, tag="3.a")
+
+
+def test_a_failed_site_ends_all_that_waits_for_it_with_the_first_reason(
+    world: tuple[At, Fail],
+) -> None:
+    at, fail = world
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [
+            pool.submit(at(site).recv, "x", from_=HOST, tag=tag)
+            for site in (GUEST, ARBITER)
+            for tag in ("1", "2")
+        ]
+        fail(HOST, "killed by signal 9")
+        fail(HOST, "and a later reason")
+        for one in waiting:
+            with pytest.raises(PeerFailed, match="killed by signal 9"):
+                one.result(60)
