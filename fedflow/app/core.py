@@ -121,6 +121,7 @@ class Core:
         self.permissions = Permissions(
             store=store, catalog=kernel.catalog, clock=clock, rules=rules
         )
+        self.sessions = ports.sessions
         self.documents = Documents(kernel)
         self.explanations = Explanations(kernel)
 

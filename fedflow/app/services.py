@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedflow.app.participant.worker_signatures import WorkerSignatures
     from fedflow.app.participant.worker_storages import WorkerStorages
     from fedflow.app.queries.job_tags import JobTagging
+    from fedflow.app.queries.job_traces import JobTraces
 
 U = TypeVar("U")
 U_co = TypeVar("U_co", covariant=True)
@@ -114,7 +115,7 @@ class Services:
         kernel = core.kernel
         store, folders, clock = kernel.store, kernel.folders, kernel.clock
         self._late = late
-        self._store, self._clock = store, clock
+        self._store, self._clock, self._sessions = store, clock, core.sessions
         self._started_ms = clock.now_ms()
         self.info, self.modules, self.servers = info, modules, servers
         self.commands, self.queue, self.workers = core.commands, core.queue, core.workers
@@ -140,6 +141,13 @@ class Services:
         from fedflow.app.queries.job_tags import JobTagging
 
         return self.of(JobTagging)
+
+    @property
+    def job_traces(self) -> JobTraces:
+        """Return the use cases of the traces of jobs."""
+        from fedflow.app.queries.job_traces import JobTraces
+
+        return JobTraces(store=self._store, sessions=self._sessions)
 
     @property
     def rendezvous(self) -> RendezvousRuns:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli import suggestions
+from fedflow.cli import session, suggestions
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
 from fedflow.wire.api.parties import Neighbour, PartyInfo
+from fedflow.wire.api.traces import JobTrace
 
 
 @click.group(cls=Nouns)
@@ -73,6 +74,22 @@ def check(at: Session, party_id: str) -> None:
 
 
 @command.command()
+@session.job_id
+@click.option("--on/--off", "is_on", default=None, help="Record each value from now on, or stop.")
+@click.option("--component", help="Only this component.", metavar="NAME")
+@asks_server
+def trace(at: Session, job_id: str, is_on: bool | None, component: str | None) -> None:
+    """Show what a job's executors sent to other parties, received and waited for.
+
+    Counts are always there; single values only while they are recorded. Contents never are.
+    """
+    if is_on is not None:
+        at.client.job_traces.record(job_id, is_on=is_on)
+    found = at.client.job_traces.of(job_id, component)
+    at.out.result(found, lambda: _trace(at, found))
+
+
+@command.command()
 @asks_server
 def own(at: Session) -> None:
     """Show what this server sends to other parties about itself."""
@@ -112,3 +129,30 @@ def _show(at: Session, found: PartyInfo, headline: str) -> None:
         (("party", found.party_id), ("version", found.version), ("host", found.host),
          ("HTTP port", found.http_port), ("gRPC port", found.grpc_port))
     )  # fmt: skip
+
+
+def _trace(at: Session, found: JobTrace) -> None:
+    if not found.sessions:
+        at.out.note("No task of the job exchanged values here since the server started.")
+        return
+    at.out.table(
+        ("component", "site", "peer", "sent", "bytes", "arrived", "bytes", "receives", "waited s",
+         "blocked s"),
+        [
+            (f"{one.component} {one.version}", one.site, peer.site, peer.sent, peer.sent_bytes,
+             peer.arrived, peer.arrived_bytes, peer.receives, f"{peer.receive_s:.3f}",
+             f"{peer.send_s:.3f}")
+            for one in found.sessions
+            for peer in one.peers
+        ],
+    )  # fmt: skip
+    values = [(one, value) for one in found.sessions for value in one.values]
+    if values:
+        at.out.table(
+            ("time", "component", "site", "what", "peer", "name", "tag", "bytes", "waited s"),
+            [
+                (moment(value.time_ms), one.component, one.site, value.kind, value.site,
+                 value.name, value.tag, value.size, f"{value.waited_s:.3f}")
+                for one, value in values
+            ],
+        )  # fmt: skip

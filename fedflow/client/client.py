@@ -34,6 +34,7 @@ from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.data import DataCalls
 from fedflow.client.job_tags import JobTagCalls
+from fedflow.client.job_traces import JobTraceCalls
 from fedflow.client.jobs import JobCalls
 from fedflow.client.model_history import CommitCalls
 from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
@@ -71,6 +72,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.tags = TagCalls(connection)
         self.commits = CommitCalls(connection)
         self.job_tags = JobTagCalls(connection)
+        self.job_traces = JobTraceCalls(connection)
         self.checkpoints = CheckpointCalls(connection)
         self.keys = KeyCalls(connection)
         self.permissions = PermissionCalls(connection)

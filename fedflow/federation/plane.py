@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.errors.error import FedflowError
@@ -33,6 +33,9 @@ from fedflow.federation.session import Ending, Opening, Session, SessionKey, Ses
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Spool
 from fedflow.federation.trace import Trace
+
+if TYPE_CHECKING:
+    from fedflow.wire.api.traces import JobTrace
 
 logger = logging.getLogger(__name__)
 
@@ -244,6 +247,12 @@ class DataPlane:
         found = dict(self._past)
         found |= {session.key: session.trace for session in self.mailbox.sessions()}
         return {key: trace for key, trace in found.items() if key[0].startswith(start)}
+
+    def trace_of(self, job_id: str) -> JobTrace:
+        """Return the traces of a job's sessions here as they are shown."""
+        from fedflow.federation.shown_traces import shown
+
+        return shown(self.traces(job_id))
 
     def _end(self, session: str, site: Site, reason: str | None, incarnation: int | None) -> None:
         known, tell = self._book.end((session, site), reason, incarnation=incarnation)

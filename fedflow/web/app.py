@@ -87,6 +87,7 @@ def _jobs(built: Built) -> Flask:
     from fedflow.web.job_lists import job_lists
     from fedflow.web.job_logs import job_logs
     from fedflow.web.job_tag import job_tag
+    from fedflow.web.job_trace import job_trace
     from fedflow.web.operation import operation
     from fedflow.web.pipeline import pipeline
     from fedflow.web.provider import provider
@@ -102,6 +103,7 @@ def _jobs(built: Built) -> Flask:
         job_lists,
         job_logs,
         job_tag,
+        job_trace,
         operation,
         pipeline,
         provider,

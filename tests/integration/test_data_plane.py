@@ -391,6 +391,10 @@ def test_an_operator_sees_what_a_job_sends_and_waits_for_but_no_contents(world: 
     assert counted.receive_s > 0.01
     assert not world.plane(GUEST).traces("2026")["2026_lr_0_0", GUEST].records
     assert plane.traces("202") == {}
+    (seen,) = plane.trace_of("2026").sessions
+    assert (seen.component, seen.version, seen.site) == ("lr_0", 0, "host-10000")
+    assert [value.kind for value in seen.values] == ["arrived", "received", "sent"]
+    assert (seen.peers[0].site, seen.peers[0].arrived) == ("guest-9999", 2)
     plane.close_session("2026_lr_0_0", HOST)
     until(lambda: plane.stats().active_sessions == 0)
     assert plane.traces("2026")["2026_lr_0_0", HOST] is trace

@@ -12,6 +12,7 @@ from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
 from fedflow.domain.site import Site
+from fedflow.wire.api.traces import JobTrace
 
 STARTING: Final = "it is starting"  #: why an executor cannot start processes yet
 
@@ -125,3 +126,9 @@ class Sessions(Protocol):
     def close_session(self, session: str, site: Site) -> None: ...
 
     def fail_site(self, session: str, site: Site, reason: str) -> None: ...
+
+    def trace_job(self, job_id: str, *, is_on: bool) -> None:
+        """Record each value of a job's sessions here from now on, or no more."""
+
+    def trace_of(self, job_id: str) -> JobTrace:
+        """Return the counts of a job's sessions here, and the values that were recorded."""

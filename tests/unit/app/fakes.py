@@ -46,6 +46,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.wire import paths
+from fedflow.wire.api.traces import JobTrace, SessionTrace
 from fedflow.wire.task_report import read_report
 from tests.memory_store import MemoryStore
 from tests.support.blobs import MemoryBlobs
@@ -194,6 +195,17 @@ class FakeSessions:
     def fail_site(self, session: str, site: Site, reason: str) -> None:
         self.events.append(("fail", session, site.key))
         self.reasons.append(reason)
+
+    def trace_job(self, job_id: str, *, is_on: bool) -> None:
+        self.events.append(("trace" if is_on else "do not trace", job_id, ""))
+
+    def trace_of(self, job_id: str) -> JobTrace:
+        return JobTrace(
+            sessions=tuple(
+                SessionTrace(component=name, version=0, site="guest-9999", is_on=True)
+                for name in (f"lr_of_{job_id}", "reader_0")
+            )
+        )
 
 
 @dataclass

@@ -1,0 +1,35 @@
+"""What a job's values cost at this server, and whether each is recorded."""
+
+from __future__ import annotations
+
+from fedflow.app.ports.executors import Sessions
+from fedflow.app.ports.store import Store
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.domain.records import JobFilter
+from fedflow.wire.api.traces import JobTrace
+
+
+class JobTraces:
+    """The use cases of the trace routes. Other parties do not see the traces."""
+
+    def __init__(self, *, store: Store, sessions: Sessions) -> None:
+        self._store = store
+        self._sessions = sessions
+
+    def of(self, job_id: str, component: str | None = None) -> JobTrace:
+        """Return the traces of a job, or of one of its components. Raises: JobNotFound."""
+        self._check(job_id)
+        found = self._sessions.trace_of(job_id)
+        if component is None:
+            return found
+        return JobTrace(sessions=tuple(s for s in found.sessions if s.component == component))
+
+    def record(self, job_id: str, *, is_on: bool) -> None:
+        """Record each value of a job from now on, or no more. Raises: JobNotFound."""
+        self._check(job_id)
+        self._sessions.trace_job(job_id, is_on=is_on)
+
+    def _check(self, job_id: str) -> None:
+        with self._store.read() as tx:
+            if not tx.jobs.find(JobFilter(job_id=job_id, limit=1)):
+                raise JobNotFound(job_id=job_id, site="this server")
