@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli import session, suggestions
+from fedflow.cli import suggestions
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
@@ -74,7 +74,7 @@ def check(at: Session, party_id: str) -> None:
 
 
 @command.command()
-@session.job_id
+@click.argument("job_id", shell_complete=suggestions.jobs)
 @click.option("--on/--off", "is_on", default=None, help="Record each value from now on, or stop.")
 @click.option("--component", help="Only this component.", metavar="NAME")
 @asks_server

@@ -250,9 +250,9 @@ class DataPlane:
 
     def trace_of(self, job_id: str) -> JobTrace:
         """Return the traces of a job's sessions here as they are shown."""
-        from fedflow.federation.shown_traces import shown
+        from fedflow.federation.trace_view import view_of
 
-        return shown(self.traces(job_id))
+        return view_of(self.traces(job_id))
 
     def _end(self, session: str, site: Site, reason: str | None, incarnation: int | None) -> None:
         known, tell = self._book.end((session, site), reason, incarnation=incarnation)

@@ -9,7 +9,7 @@ from fedflow.federation.trace import Trace
 from fedflow.wire.api.traces import JobTrace, PeerTraffic, SessionTrace, TracedValue
 
 
-def shown(traces: Mapping[SessionKey, Trace]) -> JobTrace:
+def view_of(traces: Mapping[SessionKey, Trace]) -> JobTrace:
     """Return traces, which may still change meanwhile, in the order of their components."""
     return JobTrace(
         sessions=tuple(_session(key, traces[key]) for key in sorted(traces, key=_order))
