@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Final
 
 from fedflow.app.inheritance import Inheritance, InheritancePlan
 from fedflow.app.initiator.idempotency import claim, find_repeated, was_refused
@@ -44,6 +44,8 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
 logger = logging.getLogger(__name__)
+
+_AWAY_MS: Final = 2_000  #: a host that did not answer at the submit is not asked again for so long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -344,7 +346,7 @@ def _left_out(site: ScheduledSite, away: Mapping[Site, Message], now_ms: int) ->
     if site.site not in away:
         return site
     reason = Reason(code="PartyUnreachable", message=away[site.site], site=site.site)
-    return replace(site, phase=SitePhase.ABSENT, retry_ms=now_ms, reason=reason)
+    return replace(site, phase=SitePhase.ABSENT, retry_ms=now_ms + _AWAY_MS, reason=reason)
 
 
 def _obsolete(spec: JobSpec) -> tuple[str, ...]:

@@ -103,7 +103,9 @@ class Explanations(UseCase):
                 job.reason,
                 [(t.component, t.version, t.status, t.reason) for t in tasks],
             )
-        waits = explain.waits_of(view, self._clock.now_ms(), self._around(tx, job))
+        waits = explain.waits_of(
+            view, self._clock.now_ms(), self._around(tx, job, is_elastic=view.elastic is not None)
+        )
         waits += [w for share in own for w in explain.disagreements(share)]
         return self._shown(
             job.job_id,
@@ -116,25 +118,26 @@ class Explanations(UseCase):
             end=end,
         )
 
-    def _around(self, tx: Tx, job: ScheduledJob) -> QueueContext:
+    def _around(self, tx: Tx, job: ScheduledJob, *, is_elastic: bool) -> QueueContext:
         parties = {s.site.party_id for s in job.sites}
         asked = job.status is JobStatus.WAITING
         moves = (
             tx.events.find(
                 EventFilter(job_id=job.job_id, subjects=(Subject.SITE,), newest=True, limit=_EVENTS)
             )
-            if asked
+            if asked or is_elastic
             else []
         )
         since = {
             phase: {e.site: e.at_ms for e in moves if e.new == phase.value and e.site is not None}
-            for phase in (SitePhase.DENIED, SitePhase.APPLYING)
+            for phase in (SitePhase.DENIED, SitePhase.APPLYING, SitePhase.ABSENT)
         }
         return QueueContext(
             place=self._place(tx, job, look=True) if asked else None,
             undelivered=self._stuck(tx, job.job_id, parties),
             denied_ms=since[SitePhase.DENIED],
             applied_ms=since[SitePhase.APPLYING],
+            absent_ms=since[SitePhase.ABSENT],
         )
 
     def _place(self, tx: Tx, job: ScheduledJob, *, look: bool) -> QueuePosition | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.errors.executors import ExecutorDied
+from fedflow.base.errors.jobs import PartyAbsent
 from fedflow.base.messages import Message, joined, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.phases import SitePhase
@@ -23,7 +24,7 @@ from fedflow.domain.scheduling.agreement import CODE as PARTIES_DISAGREE
 from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
-from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
+from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,
@@ -103,6 +104,7 @@ class QueueContext:
     undelivered: Sequence[Command] = ()
     denied_ms: Mapping[Site, int] = field(default_factory=dict)
     applied_ms: Mapping[Site, int] = field(default_factory=dict)
+    absent_ms: Mapping[Site, int] = field(default_factory=dict)  #: since when an elastic job's are
 
 
 ALONE: Final = QueueContext()
@@ -133,6 +135,11 @@ def waits_of(view: JobView, now_ms: int, around: QueueContext = ALONE) -> list[W
     if view.status in JOB_FINAL:
         return list(_undelivered(around.undelivered))
     waits: list[Wait] = []
+    if view.elastic is not None:
+        from fedflow.domain.scheduling.membership import of_members  # most jobs never need it
+
+        waits += _absent(view, view.elastic, around)
+        view = of_members(view)
     if view.stop is not None:
         waits.append(_stopping(view.stop.reason))
     if view.status is JobStatus.READY:
@@ -166,6 +173,33 @@ def _stopping(reason: Reason) -> Wait:
         remedy=Message("nothing needs to be done: its processes get a few seconds to end"),
         site=reason.site,
     )
+
+
+def _absent(view: JobView, rule: ElasticView, around: QueueContext) -> Iterator[Wait]:
+    """Yield the hosts that an elastic job goes on without."""
+    for site in view.sites:
+        if site.phase is not SitePhase.ABSENT:
+            continue
+        reason = site.reason.message if site.reason else Message("it does not take part any more")
+        yield Wait(
+            code=PartyAbsent.__name__,
+            message=Message(
+                "{site} is absent, and the job goes on without it: {reason}",
+                site=site.site,
+                reason=reason.removesuffix("."),
+            ),
+            remedy=_COMES_BACK if rule.rejoin else _STAYS_AWAY,
+            site=site.site,
+            since_ms=around.absent_ms.get(site.site),
+            heard_ms=site.heard_ms,
+            next_ms=site.retry_ms if rule.rejoin else None,
+        )
+
+
+_COMES_BACK: Final = Message(
+    "it is started again when its server is heard from, while rounds are left that it can join"
+)
+_STAYS_AWAY: Final = Message("nothing: `rejoin` is off, so it stays away until the job ends")
 
 
 def _creating(view: JobView) -> Iterator[Wait]:

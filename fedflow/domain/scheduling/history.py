@@ -144,6 +144,7 @@ def sentence(event: Event) -> str:
     return Message("it is {status}", event.new) if event.new else "it was changed"
 
 
+_ABSENT: Final = "PartyAbsent"
 _OF_USERS: Final = frozenset({"Stopped", "Paused", "Continued", "ParametersChanged"})
 _OF_SERVERS: Final = frozenset(
     {
@@ -158,7 +159,8 @@ def actor(event: Event) -> str:
     """Return who made it happen: a user, a site, the scheduler, the detector or a process."""
     reason = event.reason
     if event.subject is Subject.REPORT:
-        return Message("reported by {site}", event.site)
+        is_ordered = event.new == "waiting" or (reason is not None and reason.code == _ABSENT)
+        return "the scheduler" if is_ordered else Message("reported by {site}", event.site)
     if reason is not None and reason.code in _OF_USERS:
         return Message("a user at {site}", reason.site) if reason.site else "a user"
     match event.subject:
@@ -168,7 +170,10 @@ def actor(event: Event) -> str:
         case Subject.TASK:
             return "the scheduler"
         case Subject.SITE:
-            asked = event.new in ("creating", "applying", "created") and event.old != "creating"
+            asked = (
+                event.new in ("creating", "applying", "created", "absent")
+                and event.old != "creating"
+            )
             return "the scheduler" if asked else str(event.site)
     if reason is not None and _found_here(event, reason):
         return "the detector"
@@ -194,7 +199,7 @@ def _is_own(event: Event) -> bool:
     """
     if event.reason is None:
         return event.old != ""
-    if event.new == "canceled" or event.reason.code == "PartyUnreachable":
+    if event.new == "canceled" or event.reason.code in ("PartyUnreachable", _ABSENT):
         return False
     return event.reason.site == event.site
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -342,3 +343,43 @@ def test_a_preflight_that_cannot_be_read_is_refused(
 def test_a_preflight_for_another_party_is_refused(host: OneServer) -> None:
     with pytest.raises(WrongSite):
         ask(host, party_id="10001")
+
+
+# --- elastic jobs ---------------------------------------------------------------------------------
+
+
+def elastic(guest: OneServer, least: int) -> Any:
+    modules = guest.catalog._modules
+    modules["step"] = replace(modules["step"], absence="rounds")
+    given = conf(guest=[9999], host=[10000, 10001])
+    given["job_parameters"]["common"]["elastic"] = {"min_parties": least}
+    return given
+
+
+def test_an_elastic_job_begins_without_a_host_that_does_not_answer(guest: OneServer) -> None:
+    guest.parties.known = frozenset({"10000", "10001"})
+    refuses(guest, {"10000": lost("10000")})
+    guest.live()
+    submitted = guest.core.submissions.submit(dsl(), elastic(guest, 2))
+    (warned,) = submitted.warnings
+    assert (warned.code, warned.path) == ("PartyAbsent", "$.conf.role.host")
+    assert warned.message.startswith("the job begins without host 10000: 9999 cannot reach 10000")
+    phases = {s.site.key: s.phase.value for s in guest.scheduled(submitted.job_id).sites}
+    assert phases["host-10000"] == "absent"
+    assert phases["host-10001"] != "absent"
+
+
+def test_an_elastic_job_without_enough_parties_is_refused(guest: OneServer) -> None:
+    guest.parties.known = frozenset({"10000", "10001"})
+    refuses(guest, {"10000": lost("10000")})
+    with pytest.raises(PartiesNotReady):
+        submit(guest, elastic(guest, 3))
+    assert stored(guest) == []
+
+
+def test_a_host_with_an_objection_is_no_absent_one(guest: OneServer) -> None:
+    guest.parties.known = frozenset({"10000", "10001"})
+    objection = {"from": "9999", "to": "10000", "reason": "10000 has no module Step"}
+    refuses(guest, {"10000": [objection]})
+    with pytest.raises(PartiesNotReady):
+        submit(guest, elastic(guest, 1))

@@ -34,7 +34,7 @@ from fedflow.domain.scheduling.explain import (
     waits_of,
     waits_of_share,
 )
-from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
+from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 
@@ -397,3 +397,19 @@ def test_an_end_without_any_reason_is_still_explained() -> None:
         status=JobStatus.FAILED, code="", message="the job is failed",
         remedy="`fedflow job rerun -j j1` runs again what did not succeed.",
     )  # fmt: skip
+
+
+def test_an_absent_host_of_an_elastic_job_is_named_with_since_when_and_why() -> None:
+    rule = ElasticView(min_parties=1, rejoin=True, round_deadline_ms=1, rounds=frozenset({"a"}))
+    reason = Reason(code="ExecutorDied", message="killed by signal 9.")
+    shown = at_host(
+        running(elastic=rule), SitePhase.ABSENT, reason=reason, retry_ms=NOW + 9, heard_ms=NOW - 1
+    )
+    waits = waits_of(shown, NOW, QueueContext(absent_ms={HOST: NOW - 70}))
+    absent = next(w for w in waits if w.code == "PartyAbsent")
+    assert absent.message == (
+        "host 10000 is absent, and the job goes on without it: killed by signal 9"
+    )
+    assert (absent.site, absent.since_ms, absent.next_ms) == (HOST, NOW - 70, NOW + 9)
+    stays = waits_of(replace(shown, elastic=replace(rule, rejoin=False)), NOW)
+    assert next(w for w in stays if w.code == "PartyAbsent").next_ms is None
