@@ -235,7 +235,11 @@ class Launcher(UseCase):
         """Open the attempt's data-plane session, if it has anyone to talk to."""
         if len(sites) > 1 and task.token is not None:
             self._sessions.open_session(
-                task.key.session, task.key.site, token=task.token, sites=sites
+                task.key.session,
+                task.key.site,
+                token=task.token,
+                sites=sites,
+                incarnation=task.launch,
             )
 
     def _data(

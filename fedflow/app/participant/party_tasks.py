@@ -144,7 +144,11 @@ class PartyTasks(UseCase):
         )
         if began and task.party_status not in TASK_FINAL:
             message = _told_to_peers(key, TaskStatus.PASS, reason)
-            effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
+            effects.add(
+                lambda: self._sessions.fail_site(
+                    key.session, key.site, message, incarnation=task.launch
+                )
+            )
         handle = task.handle
         if handle is not None:
             effects.add(lambda: self._kill_where_it_is(task, handle))
@@ -425,9 +429,11 @@ class PartyTasks(UseCase):
     def _after_end(self, task: TaskRecord, status: TaskStatus, reason: Reason | None) -> None:
         key = task.key
         if status in TASK_SUCCEEDED:
-            self._sessions.close_session(key.session, key.site)
+            self._sessions.close_session(key.session, key.site, incarnation=task.launch)
         else:
-            self._sessions.fail_site(key.session, key.site, _told_to_peers(key, status, reason))
+            self._sessions.fail_site(
+                key.session, key.site, _told_to_peers(key, status, reason), incarnation=task.launch
+            )
         self._wakeup.outbox([task.initiator.party_id])
         self._wakeup.job_changed(key.job_id)
 
@@ -452,7 +458,11 @@ class PartyTasks(UseCase):
                 reason=reason,
             )
             key, message = task.key, _told_to_peers(task.key, status, reason)
-            effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
+            effects.add(
+                lambda: self._sessions.fail_site(
+                    key.session, key.site, message, incarnation=task.launch
+                )
+            )
         handle = task.handle
         if handle is not None and task.party_status not in TASK_SUCCEEDED:
             effects.add(lambda: self._kill_where_it_is(task, handle))
@@ -467,7 +477,7 @@ class PartyTasks(UseCase):
         """End the data-plane session of a party task that another server of the party has ended."""
         key = task.key
         message = _told_to_peers(key, task.party_status, task.reason)
-        self._sessions.fail_site(key.session, key.site, message)
+        self._sessions.fail_site(key.session, key.site, message, incarnation=task.launch)
 
     def kill(self, handle: Handle) -> None:
         """Stop a process: SIGTERM, grace, SIGKILL."""

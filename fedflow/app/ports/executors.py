@@ -113,17 +113,20 @@ class LaunchRegistry(Protocol):
 
 
 class Sessions(Protocol):
-    """The data plane's sessions, one per party task attempt."""
+    """The data plane's sessions, one per party task attempt.
+
+    An `incarnation` is the number of a launch in that attempt, see `TaskRecord.launch`.
+    """
 
     @property
     def run(self) -> str:
         """Return what names this run of the server; a later one has lost what had arrived."""
 
     def open_session(
-        self, session: str, site: Site, *, token: str, sites: Sequence[Site]
+        self, session: str, site: Site, *, token: str, sites: Sequence[Site], incarnation: int
     ) -> None: ...
 
-    def close_session(self, session: str, site: Site) -> None: ...
+    def close_session(self, session: str, site: Site, *, incarnation: int) -> None: ...
 
     def fail_site(self, session: str, site: Site, reason: str) -> None: ...
 
@@ -132,3 +135,4 @@ class Sessions(Protocol):
 
     def trace_of(self, job_id: str) -> JobTrace:
         """Return the counts of a job's sessions here, and the values that were recorded."""
+    def fail_site(self, session: str, site: Site, reason: str, *, incarnation: int) -> None: ...

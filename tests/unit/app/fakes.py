@@ -186,13 +186,15 @@ class FakeSessions:
     events: list[tuple[str, str, str]] = field(default_factory=list)  #: what, session, site
     reasons: list[str] = field(default_factory=list)  #: of failures, as peers are told
 
-    def open_session(self, session: str, site: Site, *, token: str, sites: Sequence[Site]) -> None:
+    def open_session(
+        self, session: str, site: Site, *, token: str, sites: Sequence[Site], incarnation: int
+    ) -> None:
         self.events.append(("open", session, site.key))
 
-    def close_session(self, session: str, site: Site) -> None:
+    def close_session(self, session: str, site: Site, *, incarnation: int) -> None:
         self.events.append(("close", session, site.key))
 
-    def fail_site(self, session: str, site: Site, reason: str) -> None:
+    def fail_site(self, session: str, site: Site, reason: str, *, incarnation: int) -> None:
         self.events.append(("fail", session, site.key))
         self.reasons.append(reason)
 
