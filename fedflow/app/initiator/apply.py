@@ -298,6 +298,11 @@ class Applier:
                 )
             )
 
+        if site.phase is SitePhase.GRANTED:  # it asks for cores again when it comes back
+            self.commands.append(
+                self._party_commands.return_cores(self._job, site.site, reason=action.reason)
+            )
+
     def _excuse(self, key: TaskKey, seen: TaskStatus, reason: Reason | None) -> Reason:
         """Let an absent host's part of a task pass; return the reason."""
         error = PartyAbsent(

@@ -46,8 +46,8 @@ ABSENT: Final = PartyAbsent.__name__
 
 LOSSES: Final = frozenset(
     {
-        "ExecutorDied", "ExecutorNotStarted", "InitiatorLost", "PartyUnreachable", "PeerFailed",
-        "ServerLost", "ServerRestarted", "SparkLost", "ValueTooLate",
+        "ExecutorDied", "ExecutorNotStarted", "InitiatorLost", "JobNotFound", "PartyUnreachable",
+        "PeerFailed", "ServerLost", "ServerRestarted", "SparkLost", "ValueTooLate",
     }
 )  # fmt: skip
 """Errors that say that something went away, not that a component met a mistake."""

@@ -120,6 +120,21 @@ def test_a_task_that_has_succeeded_is_told_as_the_launch_that_was_asked_for(
     assert host.task(TASK).launch == 0
 
 
+def test_an_absent_host_returns_its_cores_once_its_process_is_gone(host: OneServer) -> None:
+    free = host.free_cores()
+    leave_out(host)
+    with pytest.raises(StillEnding):
+        host.ask("job_return", KEY, body={"epoch": 0})
+    dies(host)
+    assert host.ask("job_return", KEY, body={"epoch": 0}).retcode == 0
+    assert (host.job("1").status, host.job("1").in_use) == (JobStatus.WAITING, False)
+    assert host.free_cores() > free
+    rejoin(host)
+    assert host.ask("job_apply", KEY, body={"epoch": 0}).retcode == 0
+    start(host, 1)
+    assert (host.job("1").status, host.free_cores()) == (JobStatus.RUNNING, free)
+
+
 def test_a_host_that_has_the_job_still_stops_what_runs_and_keeps_its_cores(
     host: OneServer,
 ) -> None:
