@@ -12,13 +12,13 @@ import msgspec
 
 from fedflow.base.clock import SystemClock
 from fedflow.exchange.parties import parties_of
-from fedflow.exchange.relay import Lines, RelayService
+from fedflow.exchange.relay import PartyLines, RelayService
 from fedflow.exchange.settings import ExchangeSettings
 from fedflow.exchange.traffic import Traffic
 from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
-from fedflow.rpc.credentials import credentials_in
+from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.wire.exchange import EXCHANGE
 
@@ -43,41 +43,42 @@ class ExchangeProcess:
         credentials = credentials_in(settings.tls, party_id=EXCHANGE, now_ms=SystemClock().now_ms())
         if credentials is None:
             raise AssertionError("the settings were checked")
-        message_bytes = settings.limits.message_mib * _MIB
-        channels = Channels(
-            RouteTable(make_routes((), settings.parties, tls=True)),
-            credentials=credentials.for_client(),
-            settings=ChannelSettings(message_bytes=message_bytes),
-        )
-        rpc = RpcServer(
-            RpcSettings(
-                host=settings.host,
-                port=settings.port,
-                message_bytes=message_bytes,
-                calls=settings.limits.calls,
-            ),
-            credentials=credentials.for_server(),
-            admits=settings.parties.__contains__,
-        )
-        rpc.open()
-        self._stack.callback(rpc.stop, _GRACE_S)
-        lines = Lines(channels.open_aio_channel)
-        rate = settings.limits.mib_per_s
-        service = RelayService(
-            parties_of(settings.parties, settings.pairs),
-            lines,
-            self.traffic,
-            bytes_per_s=None if rate is None else rate * _MIB,
-        )
-        self._stack.callback(
-            lambda: asyncio.run_coroutine_threadsafe(lines.close(), rpc.loop).result(10)
-        )
-        rpc.listen([service.add_to])
-        self.port = rpc.port
+        self._listen_to_parties(credentials)
         http = HttpServer(self._status, HttpSettings(threads=2), name="fedflow-status")
         self._stack.callback(http.stop, 2.0)
         http.listen_tcp(settings.status.host, settings.status.port)
         self.status_port = http.port
+
+    def _listen_to_parties(self, credentials: Credentials) -> None:
+        settings, limits = self._settings, self._settings.limits
+        rpc = RpcServer(
+            RpcSettings(
+                host=settings.host,
+                port=settings.port,
+                message_bytes=limits.message_mib * _MIB,
+                calls=limits.calls,
+            ),
+            credentials=credentials.for_server(),
+        )
+        rpc.open()
+        self._stack.callback(rpc.stop, _GRACE_S)
+        channels = Channels(
+            RouteTable(make_routes((), settings.parties, tls=True)),
+            credentials=credentials.for_client(),
+            settings=ChannelSettings(message_bytes=limits.message_mib * _MIB),
+        )
+        lines = PartyLines(channels.open_aio_channel)
+        self._stack.callback(
+            lambda: asyncio.run_coroutine_threadsafe(lines.close(), rpc.loop).result(10)
+        )
+        service = RelayService(
+            parties_of(settings.parties, settings.pairs),
+            lines,
+            self.traffic,
+            bytes_per_s=None if limits.mib_per_s is None else limits.mib_per_s * _MIB,
+        )
+        rpc.listen([service.add_to])
+        self.port = rpc.port
 
     def close(self) -> None:
         """End everything; calls under way break, and are made again by who made them."""

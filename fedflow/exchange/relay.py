@@ -20,7 +20,7 @@ from fedflow.exchange.traffic import PairTraffic, Traffic
 from fedflow.rpc.client.commands import why
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.streams import BROKEN
-from fedflow.wire.exchange import DESTINATION, METHOD, SAYS, Kind, read_header
+from fedflow.wire.exchange import DESTINATION, METHOD, SAYS, CallKind, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +31,16 @@ OpenChannel = Callable[[str], grpc.aio.Channel]
 """Return a new channel to a party."""
 
 
-class Lines:
+class PartyLines:
     """The channels to parties: one for commands and small values, one for big values."""
 
     def __init__(self, open_channel: OpenChannel) -> None:
         self._open_channel = open_channel
         self._open: dict[tuple[str, bool], grpc.aio.Channel] = {}
 
-    def call(self, party_id: str, kind: Kind) -> Any:
+    def call(self, party_id: str, kind: CallKind) -> Any:
         """Return a new call to a party."""
-        key = party_id, kind is Kind.BULK
+        key = party_id, kind is CallKind.BULK
         if key not in self._open:
             self._open[key] = self._open_channel(party_id)
         return self._open[key].stream_stream(METHOD)(metadata=())
@@ -56,7 +56,12 @@ class RelayService:
     """Serves `Call` between parties. Belongs to one event loop."""
 
     def __init__(
-        self, parties: Parties, lines: Lines, traffic: Traffic, *, bytes_per_s: float | None = None
+        self,
+        parties: Parties,
+        lines: PartyLines,
+        traffic: Traffic,
+        *,
+        bytes_per_s: float | None = None,
     ) -> None:
         """`bytes_per_s`: what one party may send on average, None: any."""
         self._parties = parties

@@ -23,7 +23,7 @@ VERSION: Final = 1
 UNKNOWN_SESSION: Final = b"\x80"  #: the answer to a call of a session that the receiver has not
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     """What a call is for."""
 
     HELLO = 0  #: the two parties agree on a session
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 class CallHeader:
     """The first bytes of a call; all of its records are bound to them."""
 
-    kind: Kind
+    kind: CallKind
     session: bytes = bytes(16)
     call: int = 0  #: each try of a call has a number of its own in its session
     time_ms: int = 0  #: when it began, as its sender's clock says
@@ -57,7 +57,7 @@ def read_header(message: object) -> CallHeader:
     version, kind, session, call, time_ms = _HEADER.unpack_from(message)
     if version != VERSION or kind not in _KINDS:
         raise SealBroken(reason=f"version {version}, kind {kind} is not known here")
-    return CallHeader(kind=Kind(kind), session=session, call=call, time_ms=time_ms)
+    return CallHeader(kind=CallKind(kind), session=session, call=call, time_ms=time_ms)
 
 
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(CallKind)

@@ -22,7 +22,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.sealed import agreement
-from fedflow.wire.exchange import HEADER_BYTES, Kind
+from fedflow.wire.exchange import HEADER_BYTES, CallKind
 from tests.support.certificates import make_ca
 from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 from tests.support.exchange import Passing, Tap, TestExchange
@@ -72,7 +72,7 @@ class Line:
             sender.flush(60)
         return got
 
-    def of(self, kind: Kind, *, way: str = "up") -> list[Passing]:
+    def of(self, kind: CallKind, *, way: str = "up") -> list[Passing]:
         """Return what has passed."""
         return [one for one in self.tap.seen if one.kind is kind and one.way == way]
 
@@ -232,7 +232,7 @@ def test_a_value_goes_on_where_it_was_when_the_exchange_is_started_again(line: L
     stop = threading.Event()
 
     def alter(one: Passing) -> Sequence[bytes]:
-        if one.kind is Kind.BULK and one.way == "up" and one.number == 9:
+        if one.kind is CallKind.BULK and one.way == "up" and one.number == 9:
             stop.set()
         return [one.data]
 
@@ -243,7 +243,7 @@ def test_a_value_goes_on_where_it_was_when_the_exchange_is_started_again(line: L
         assert stop.wait(30)
         line.exchange.restart()
         assert np.array_equal(sent.result(60), value)  # type: ignore[arg-type]
-    sent_bytes = sum(len(one.data) for one in line.of(Kind.BULK))
+    sent_bytes = sum(len(one.data) for one in line.of(CallKind.BULK))
     assert 48 * MIB < sent_bytes < (48 + 24) * MIB
 
 
@@ -253,7 +253,7 @@ def test_a_value_goes_on_where_it_was_when_the_exchange_is_started_again(line: L
 def test_an_operator_that_keeps_everything_reads_nothing_of_it(line: Line) -> None:
     line.send({"text": MARK.decode(), "numbers": [1, 2, 3]})
     line.send(big(3))
-    assert {one.kind for one in line.tap.seen} >= {Kind.MESSAGES, Kind.BULK}
+    assert {one.kind for one in line.tap.seen} >= {CallKind.MESSAGES, CallKind.BULK}
     everything = b"".join(one.data for one in line.tap.seen)
     assert len(everything) > 3 * MIB
     for secret in (MARK, b"job_task", b"guest", b"host", b"value", b"digest", b"offer", b"stored"):
@@ -300,7 +300,7 @@ def test_a_changed_bit_of_a_big_value_is_noticed_and_the_value_sent_again(
     line.tap.alter = once(
         lambda one: (
             [flipped(one.data, at % len(one.data))]
-            if (one.kind, one.way, one.number) == (Kind.BULK, "up", number)
+            if (one.kind, one.way, one.number) == (CallKind.BULK, "up", number)
             else None
         )
     )
@@ -313,7 +313,7 @@ def test_a_changed_header_leads_nowhere(line: Line, at: int) -> None:
     line.tap.alter = once(
         lambda one: (
             [flipped(one.data, at)]
-            if (one.kind, one.way, one.number) == (Kind.BULK, "up", 0)
+            if (one.kind, one.way, one.number) == (CallKind.BULK, "up", 0)
             else None
         )
     )
@@ -323,7 +323,9 @@ def test_a_changed_header_leads_nowhere(line: Line, at: int) -> None:
 
 def test_a_changed_answer_is_noticed_by_who_asked(line: Line) -> None:
     line.tap.alter = once(
-        lambda one: [flipped(one.data, 5)] if (one.kind, one.way) == (Kind.BULK, "down") else None
+        lambda one: (
+            [flipped(one.data, 5)] if (one.kind, one.way) == (CallKind.BULK, "down") else None
+        )
     )
     assert np.array_equal(line.send(big(3)), big(3))
     assert "SealBroken" in line.log
@@ -333,7 +335,7 @@ def test_a_small_value_that_is_changed_does_not_arrive_so(line: Line) -> None:
     line.tap.alter = once(
         lambda one: (
             [flipped(one.data, len(one.data) - 1)]
-            if (one.kind, one.way) == (Kind.MESSAGES, "up")
+            if (one.kind, one.way) == (CallKind.MESSAGES, "up")
             else None
         )
     )
@@ -343,7 +345,7 @@ def test_a_small_value_that_is_changed_does_not_arrive_so(line: Line) -> None:
 
 def test_a_message_that_is_left_out_is_noticed(line: Line) -> None:
     line.tap.alter = once(
-        lambda one: [] if (one.kind, one.way, one.number) == (Kind.BULK, "up", 1) else None
+        lambda one: [] if (one.kind, one.way, one.number) == (CallKind.BULK, "up", 1) else None
     )
     assert np.array_equal(line.send(big(9)), big(9))
     assert set(line.log) == {"SealBroken"}
@@ -353,7 +355,7 @@ def test_messages_in_another_order_are_noticed(line: Line) -> None:
     kept: list[bytes] = []
 
     def alter(one: Passing) -> Sequence[bytes]:
-        if (one.kind, one.way) == (Kind.BULK, "up") and not line.log:
+        if (one.kind, one.way) == (CallKind.BULK, "up") and not line.log:
             if one.number == 1:
                 kept.append(one.data)
                 return []
@@ -369,7 +371,7 @@ def test_messages_in_another_order_are_noticed(line: Line) -> None:
 def test_a_message_that_is_given_on_twice_is_noticed(line: Line) -> None:
     line.tap.alter = once(
         lambda one: (
-            [one.data] * 2 if (one.kind, one.way, one.number) == (Kind.BULK, "up", 1) else None
+            [one.data] * 2 if (one.kind, one.way, one.number) == (CallKind.BULK, "up", 1) else None
         )
     )
     assert np.array_equal(line.send(big(9)), big(9))
@@ -378,9 +380,9 @@ def test_a_message_that_is_given_on_twice_is_noticed(line: Line) -> None:
 
 def test_a_message_of_another_call_is_noticed(line: Line) -> None:
     line.send(big(5, 2))
-    other = next(one.data for one in line.of(Kind.BULK) if one.number == 1)
+    other = next(one.data for one in line.of(CallKind.BULK) if one.number == 1)
     line.tap.alter = once(
-        lambda one: [other] if (one.kind, one.way, one.number) == (Kind.BULK, "up", 1) else None
+        lambda one: [other] if (one.kind, one.way, one.number) == (CallKind.BULK, "up", 1) else None
     )
     assert np.array_equal(line.send(big(5)), big(5))
     assert "SealBroken" in line.log
@@ -396,7 +398,7 @@ def refusal_of(line: Line, messages: Sequence[bytes], *, to: str = "10000") -> s
 def test_a_repeated_call_is_refused_by_its_number(line: Line) -> None:
     line.send(big(2))
     line.send(MARK.decode())
-    bulk = line.of(Kind.BULK)
+    bulk = line.of(CallKind.BULK)
     first = next(one.data for one in bulk if one.call == bulk[-1].call)
     assert refusal_of(line, [first]) == "SealReplayed"
     for bit in range(8):  # with another number
@@ -408,12 +410,12 @@ def test_a_repeated_agreement_opens_nothing(line: Line) -> None:
     line.tap.alter = once(  # so that the next stream needs a session
         lambda one: (
             [flipped(one.data, len(one.data) - 1)]
-            if (one.kind, one.way) == (Kind.MESSAGES, "up")
+            if (one.kind, one.way) == (CallKind.MESSAGES, "up")
             else None
         )
     )
     line.send("value")
-    (hello, *_) = line.of(Kind.HELLO)
+    (hello, *_) = line.of(CallKind.HELLO)
     assert refusal_of(line, [hello.data]) == "SealReplayed"
     assert refusal_of(line, [hello.data], to="7777") == "SealMisdirected"
 
@@ -423,7 +425,7 @@ def held_back(line: Line) -> list[bytes]:
     kept: list[Passing] = []
 
     def alter(one: Passing) -> Sequence[bytes]:
-        if one.kind is Kind.BULK and one.way == "up" and one.call == (kept or [one])[0].call:
+        if one.kind is CallKind.BULK and one.way == "up" and one.call == (kept or [one])[0].call:
             kept.append(one)
             return []
         return [one.data]
@@ -434,7 +436,7 @@ def held_back(line: Line) -> list[bytes]:
 
 
 def test_a_call_that_is_cut_off_is_told_from_one_that_has_ended(line: Line) -> None:
-    line.tap.cut = lambda one: one.kind is Kind.BULK and one.number == 2 and not line.log
+    line.tap.cut = lambda one: one.kind is CallKind.BULK and one.number == 2 and not line.log
     assert np.array_equal(line.send(big(9)), big(9))
     assert set(line.log) == {"SealCutOff"}
 

@@ -29,7 +29,7 @@ from fedflow.rpc.sealed.agreement import SiteKeys
 from fedflow.rpc.sealed.incoming import IncomingCalls
 from fedflow.rpc.server.exchange import KINDS, ExchangeService
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
-from fedflow.wire.exchange import Kind
+from fedflow.wire.exchange import CallKind
 from tests.support.certificates import Authority, make_certificate
 
 T = TypeVar("T")
@@ -198,8 +198,8 @@ class DataPlaneServer:
         handlers = self.service.handlers
         return IncomingCalls(
             {
-                Kind.MESSAGES: self._rpc.shares.counting(handlers["Messages"]),
-                Kind.BULK: self._rpc.shares.counting(handlers["Bulk"]),
+                CallKind.MESSAGES: self._rpc.shares.counting(handlers["Messages"]),
+                CallKind.BULK: self._rpc.shares.counting(handlers["Bulk"]),
             },
             keys=self._keys,
             clock=SystemClock(),

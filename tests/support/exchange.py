@@ -16,13 +16,13 @@ import grpc
 import grpc.aio
 
 from fedflow.exchange.parties import parties_of
-from fedflow.exchange.relay import Lines, RelayService
+from fedflow.exchange.relay import PartyLines, RelayService
 from fedflow.exchange.traffic import Traffic
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.data_plane.streams import BROKEN
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
-from fedflow.wire.exchange import METHOD, Kind
+from fedflow.wire.exchange import METHOD, CallKind
 from tests.support.certificates import Authority
 from tests.support.data_plane import credentials_of
 
@@ -35,7 +35,7 @@ class Passing:
     """One message that passes."""
 
     party: str  #: the called one
-    kind: Kind
+    kind: CallKind
     call: int  #: which one, counted from 1
     way: Way
     number: int  #: in its call and way, from 0
@@ -125,19 +125,19 @@ class TestExchange:
         asyncio.run_coroutine_threadsafe(work(), self._rpc.loop).result(10)
 
 
-class _TappedLines(Lines):
+class _TappedLines(PartyLines):
     def __init__(self, open_channel: Callable[[str], grpc.aio.Channel], tap: Tap) -> None:
         super().__init__(open_channel)
         self._tap = tap
 
-    def call(self, party_id: str, kind: Kind) -> Any:
+    def call(self, party_id: str, kind: CallKind) -> Any:
         self._tap.calls += 1
         found = super().call(self._tap.redirect.get(party_id, party_id), kind)
         return _TappedCall(found, self._tap, party_id, kind, self._tap.calls)
 
 
 class _TappedCall:
-    def __init__(self, call: Any, tap: Tap, party: str, kind: Kind, number: int) -> None:
+    def __init__(self, call: Any, tap: Tap, party: str, kind: CallKind, number: int) -> None:
         self._call = call
         self._tap = tap
         self._about = (party, kind, number)

@@ -18,7 +18,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.values import dataclass
 from fedflow.rpc.client.routes import Route, RouteTable
-from fedflow.wire.exchange import Kind
+from fedflow.wire.exchange import CallKind
 
 if TYPE_CHECKING:
     from fedflow.rpc.sealed.agreement import SiteKeys
@@ -39,7 +39,7 @@ class Sealing:
 
     party_id: str  #: whose calls they are
     keys: Callable[[], SiteKeys]
-    kinds: Mapping[str, Kind]  #: path of a gRPC method -> the kind of call that it is
+    kinds: Mapping[str, CallKind]  #: path of a gRPC method -> the kind of call that it is
 
 
 class Channels:

@@ -47,7 +47,7 @@ class SiteKeys(Protocol):
         """Check another party's signature. Raises: NotSigned."""
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SessionHello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the calling party proposes."""
 
     source: str
@@ -57,7 +57,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     time_ms: int
 
 
-class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SessionWelcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the called party answers."""
 
     source: str  #: who called
@@ -69,7 +69,7 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Session:
+class SealedSession:
     """What two parties agreed on."""
 
     session_id: bytes
@@ -83,14 +83,14 @@ class Proposal:
     """A hello that was not answered yet."""
 
     message: bytes
-    hello: Hello
+    hello: SessionHello
     private: X25519PrivateKey = field(repr=False)
 
 
 def propose(source: str, destination: str, *, keys: SiteKeys, now_ms: int) -> Proposal:
     """Return a new proposal to another party."""
     private = X25519PrivateKey.generate()
-    hello = Hello(
+    hello = SessionHello(
         source=source,
         destination=destination,
         nonce=os.urandom(32),
@@ -102,7 +102,7 @@ def propose(source: str, destination: str, *, keys: SiteKeys, now_ms: int) -> Pr
     return Proposal(message=message, hello=hello, private=private)
 
 
-def read_hello(message: bytes, *, now_ms: int) -> Hello:
+def read_hello(message: bytes, *, now_ms: int) -> SessionHello:
     """Return a proposal whose signature is not checked yet. Raises: SealBroken, SealExpired."""
     raw, _ = _split(message)
     hello = _read(_hello_decoder, raw)
@@ -110,7 +110,7 @@ def read_hello(message: bytes, *, now_ms: int) -> Hello:
     return hello
 
 
-def accept(message: bytes, *, keys: SiteKeys, now_ms: int) -> tuple[Session, bytes]:
+def accept(message: bytes, *, keys: SiteKeys, now_ms: int) -> tuple[SealedSession, bytes]:
     """Return the session that a proposal leads to, and the answer.
 
     Raises: SealBroken, SealExpired; NotSigned: the caller's signature, or its key, is missing.
@@ -119,7 +119,7 @@ def accept(message: bytes, *, keys: SiteKeys, now_ms: int) -> tuple[Session, byt
     hello = read_hello(message, now_ms=now_ms)
     keys.check_message(hello.source, _HELLO + raw, signature)
     private = X25519PrivateKey.generate()
-    welcome = Welcome(
+    welcome = SessionWelcome(
         source=hello.source,
         destination=hello.destination,
         nonce=os.urandom(32),
@@ -132,7 +132,7 @@ def accept(message: bytes, *, keys: SiteKeys, now_ms: int) -> tuple[Session, byt
     return _session(private, hello.key, welcome, message, answer), _framed(answer, signed)
 
 
-def conclude(proposal: Proposal, answer: bytes, *, keys: SiteKeys, now_ms: int) -> Session:
+def conclude(proposal: Proposal, answer: bytes, *, keys: SiteKeys, now_ms: int) -> SealedSession:
     """Return the session that an answer leads to.
 
     Raises: SealBroken, SealExpired; SealMisdirected: it is another party's, or for another;
@@ -157,15 +157,15 @@ def check_time(time_ms: int, *, now_ms: int) -> None:
 
 
 def _session(
-    private: X25519PrivateKey, key: bytes, welcome: Welcome, hello: bytes, answer: bytes
-) -> Session:
+    private: X25519PrivateKey, key: bytes, welcome: SessionWelcome, hello: bytes, answer: bytes
+) -> SealedSession:
     try:
         common = private.exchange(X25519PublicKey.from_public_bytes(key))
     except ValueError:
         raise SealBroken(reason="a public key leads to no secret") from None
     transcript = hashlib.sha256(hashlib.sha256(hello).digest() + answer).digest()
     secret = HKDF(SHA256(), 32, salt=transcript, info=b"fedflow exchange session 1").derive(common)
-    return Session(
+    return SealedSession(
         session_id=welcome.session,
         source=welcome.source,
         destination=welcome.destination,
@@ -174,8 +174,8 @@ def _session(
 
 
 _encoder: Final = msgspec.json.Encoder()
-_hello_decoder: Final = msgspec.json.Decoder(Hello)
-_welcome_decoder: Final = msgspec.json.Decoder(Welcome)
+_hello_decoder: Final = msgspec.json.Decoder(SessionHello)
+_welcome_decoder: Final = msgspec.json.Decoder(SessionWelcome)
 
 
 def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:

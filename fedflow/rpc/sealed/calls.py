@@ -25,10 +25,10 @@ from fedflow.base.errors.parties import NotPartner, SealBroken, SealCutOff
 from fedflow.base.errors.requests import NotSigned
 from fedflow.base.values import dataclass
 from fedflow.rpc.sealed import agreement
-from fedflow.rpc.sealed.agreement import Proposal, Session, SiteKeys
-from fedflow.rpc.sealed.records import DOWN, UP, Flag, Opener, Sealer
+from fedflow.rpc.sealed.agreement import Proposal, SealedSession, SiteKeys
+from fedflow.rpc.sealed.records import DOWN, UP, RecordFlag, RecordOpener, RecordSealer
 from fedflow.rpc.sealed.sessions import LIFETIME_S
-from fedflow.wire.exchange import DESTINATION, METHOD, UNKNOWN_SESSION, CallHeader, Kind
+from fedflow.wire.exchange import DESTINATION, METHOD, UNKNOWN_SESSION, CallHeader, CallKind
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Ends:
             self.source, self.destination, keys=self.keys, now_ms=self.clock.now_ms()
         )
 
-    def conclude(self, proposal: Proposal, answer: object) -> Session:
+    def conclude(self, proposal: Proposal, answer: object) -> SealedSession:
         """Return the session that was agreed on. Raises: FedflowError."""
         if not isinstance(answer, bytes):
             raise SealBroken(reason="there is no answer")
@@ -69,7 +69,7 @@ class Ends:
 class Numbered:
     """A session and the number of its last call (thread-safe)."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SealedSession) -> None:
         self.session = session
         self._calls = 0
         self._since_s = time.monotonic()
@@ -80,7 +80,7 @@ class Numbered:
         """Tell whether new calls need a new session."""
         return self._calls >= MAX_CALLS or time.monotonic() - self._since_s > LIFETIME_S
 
-    def next_header(self, kind: Kind, *, now_ms: int) -> bytes:
+    def next_header(self, kind: CallKind, *, now_ms: int) -> bytes:
         """Return the header of a new call."""
         with self._lock:
             self._calls += 1
@@ -90,7 +90,7 @@ class Numbered:
         ).pack()
 
 
-HELLO: Final = CallHeader(kind=Kind.HELLO).pack()
+HELLO: Final = CallHeader(kind=CallKind.HELLO).pack()
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -130,19 +130,19 @@ class SealedChannel:
         """Close the channel; calls under way fail."""
         self._outer.close()
 
-    def _try(self, kind: Kind, raw: bytes, deadline_s: float) -> bytes | None:
+    def _try(self, kind: CallKind, raw: bytes, deadline_s: float) -> bytes | None:
         """Return the answer; None: the session is not known there. Raises: FedflowError."""
         numbered = self._agreed(deadline_s)
         header = numbered.next_header(kind, now_ms=self._ends.clock.now_ms())
         secret = numbered.session.secret
-        record = Sealer(secret, header, direction=UP).seal(raw, Flag.LAST)
+        record = RecordSealer(secret, header, direction=UP).seal(raw, RecordFlag.LAST)
         found = self._send(header + record, deadline_s)
         if found == UNKNOWN_SESSION:
             return None
-        data, flags = Opener(secret, header, direction=DOWN).open(found)
-        if flags & Flag.REFUSAL:
+        data, flags = RecordOpener(secret, header, direction=DOWN).open(found)
+        if flags & RecordFlag.REFUSAL:
             raise _refused(data)
-        if not flags & Flag.LAST:
+        if not flags & RecordFlag.LAST:
             raise SealBroken(reason="an answer is cut off")
         return data
 
@@ -211,14 +211,14 @@ class SealedAioChannel:
 class SealedStream:
     """One call with messages both ways. Raises what gRPC's streams raise."""
 
-    def __init__(self, channel: SealedAioChannel, kind: Kind) -> None:
+    def __init__(self, channel: SealedAioChannel, kind: CallKind) -> None:
         self._channel = channel
         self._kind = kind
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call: Any = None
         self._numbered: Numbered | None = None
-        self._up: Sealer
-        self._down: Opener
+        self._up: RecordSealer
+        self._down: RecordOpener
         self._is_over = False
 
     async def write(self, data: bytes) -> None:
@@ -252,14 +252,14 @@ class SealedStream:
             data, flags = self._down.open(raw)
         except FedflowError as exc:
             raise failed(exc) from exc
-        self._is_over = bool(flags & Flag.LAST)
-        if flags & Flag.REFUSAL:
+        self._is_over = bool(flags & RecordFlag.LAST)
+        if flags & RecordFlag.REFUSAL:
             raise _refused(data)
         return grpc.aio.EOF if self._is_over else data
 
     async def done_writing(self) -> None:
         """End the own direction."""
-        await self._call.write(self._up.seal(b"", Flag.LAST))
+        await self._call.write(self._up.seal(b"", RecordFlag.LAST))
         await self._call.done_writing()
 
     def cancel(self) -> None:
@@ -284,8 +284,8 @@ class SealedStream:
             self._begun.result()
         header = numbered.next_header(self._kind, now_ms=ends.clock.now_ms())
         secret = numbered.session.secret
-        self._up = Sealer(secret, header, direction=UP)
-        self._down = Opener(secret, header, direction=DOWN)
+        self._up = RecordSealer(secret, header, direction=UP)
+        self._down = RecordOpener(secret, header, direction=DOWN)
         self._call = self._channel.outer.stream_stream(METHOD)(metadata=ends.metadata)
         self._numbered = numbered
         await self._call.write(header + self._up.seal(data))

@@ -17,9 +17,9 @@ from fedflow.rpc.callers import caller_of
 from fedflow.rpc.pace import Pace
 from fedflow.rpc.sealed.agreement import SiteKeys, accept, check_time, read_hello
 from fedflow.rpc.sealed.calls import refusal_bytes, status_of
-from fedflow.rpc.sealed.records import DOWN, UP, Flag, Opener, Sealer
-from fedflow.rpc.sealed.sessions import OpenSession, Sessions
-from fedflow.wire.exchange import HEADER_BYTES, UNKNOWN_SESSION, CallHeader, Kind, read_header
+from fedflow.rpc.sealed.records import DOWN, UP, RecordFlag, RecordOpener, RecordSealer
+from fedflow.rpc.sealed.sessions import OpenSession, PartySessions
+from fedflow.wire.exchange import HEADER_BYTES, UNKNOWN_SESSION, CallHeader, CallKind, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class IncomingCalls:
     """Answers calls of other parties that an exchange brings. Belongs to one event loop."""
 
     def __init__(
-        self, handlers: Mapping[Kind, grpc.RpcMethodHandler], *, keys: SiteKeys, clock: Clock,
+        self, handlers: Mapping[CallKind, grpc.RpcMethodHandler], *, keys: SiteKeys, clock: Clock,
         hosts: Callable[[str], bool], admits: Callable[[str], bool], pace: Pace,
     ) -> None:  # fmt: skip
         """`hosts` tells whether a party is here, `admits` whether another one's calls are
@@ -43,7 +43,7 @@ class IncomingCalls:
         self._hosts = hosts
         self._admits = admits
         self._pace = pace
-        self._sessions = Sessions()
+        self._sessions = PartySessions()
 
     async def answer(self, context: Any) -> None:
         """Answer one call; what is wrong with it ends it with a gRPC status."""
@@ -51,7 +51,7 @@ class IncomingCalls:
             async with asyncio.timeout(FIRST_S):
                 raw = await context.read()
             header = read_header(raw)
-            if header.kind is Kind.HELLO:
+            if header.kind is CallKind.HELLO:
                 await self._pace.turn(caller_of(context), AGREE_S)
                 message = raw[HEADER_BYTES:]
                 await context.write(await asyncio.to_thread(self._agree, message))
@@ -94,23 +94,23 @@ class IncomingCalls:
         check_time(header.time_ms, now_ms=self._clock.now_ms())
         found.calls.check(header.call)
         session, bound = found.session, raw[:HEADER_BYTES]
-        opener = Opener(session.secret, bound, direction=UP)
+        opener = RecordOpener(session.secret, bound, direction=UP)
         first, _ = opener.open(memoryview(raw)[HEADER_BYTES:])
         found.calls.add(header.call)
         del raw
-        sealer = Sealer(session.secret, bound, direction=DOWN)
+        sealer = RecordSealer(session.secret, bound, direction=DOWN)
         inner = OpenedCall(context, session.source, first, opener=opener, sealer=sealer)
         handler = self._handlers[header.kind]
         try:
             if handler.response_streaming:
                 await handler.stream_stream(None, inner)
-                await context.write(sealer.seal(b"", Flag.LAST))
+                await context.write(sealer.seal(b"", RecordFlag.LAST))
             else:
                 answer = await handler.stream_unary(None, inner)
-                await context.write(sealer.seal(answer, Flag.LAST))
-        except Refused as exc:
+                await context.write(sealer.seal(answer, RecordFlag.LAST))
+        except CallRefused as exc:
             refusal = refusal_bytes(exc.code, exc.details)
-            await context.write(sealer.seal(refusal, Flag.LAST | Flag.REFUSAL))
+            await context.write(sealer.seal(refusal, RecordFlag.LAST | RecordFlag.REFUSAL))
         except NotOpened as exc:
             raise exc.error from None
 
@@ -119,7 +119,7 @@ class OpenedCall:
     """A call as its handler sees it: a gRPC context whose caller is the party that sealed it."""
 
     def __init__(
-        self, outer: Any, party: str, first: bytes, *, opener: Opener, sealer: Sealer
+        self, outer: Any, party: str, first: bytes, *, opener: RecordOpener, sealer: RecordSealer
     ) -> None:
         self._outer = outer
         self._party = party
@@ -141,15 +141,15 @@ class OpenedCall:
             data, flags = self._opener.open(raw)
         except FedflowError as exc:
             raise NotOpened(exc) from exc
-        return grpc.aio.EOF if flags & Flag.LAST and not data else data
+        return grpc.aio.EOF if flags & RecordFlag.LAST and not data else data
 
     async def write(self, data: bytes) -> None:
         """Send a message."""
         await self._outer.write(self._sealer.seal(data))
 
     async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
-        """End the call. Raises: Refused, always."""
-        raise Refused(code, details)
+        """End the call. Raises: CallRefused, always."""
+        raise CallRefused(code, details)
 
     def auth_context(self) -> dict[str, list[bytes]]:
         """Return who calls, as gRPC says it of a certificate."""
@@ -170,7 +170,7 @@ class OpenedCall:
         return str(self._outer.peer())
 
 
-class Refused(grpc.aio.BaseError):  # type: ignore[misc]
+class CallRefused(grpc.aio.BaseError):  # type: ignore[misc]
     """A handler ended its call with a status."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:

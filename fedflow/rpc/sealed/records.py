@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 
 
-class Flag(IntFlag):
+class RecordFlag(IntFlag):
     """What a record says of itself."""
 
     NONE = 0
@@ -40,7 +40,7 @@ class Flag(IntFlag):
 _FLAGS: Final = frozenset(range(8))
 
 
-class Sealer:
+class RecordSealer:
     """Seals one direction of a call; records must be sent in the order in which they are made."""
 
     def __init__(self, secret: bytes, bound: bytes, *, direction: bytes) -> None:
@@ -53,19 +53,19 @@ class Sealer:
         self._since_s = time.monotonic()
         self.has_ended = False
 
-    def seal(self, data: bytes, flags: Flag = Flag.NONE) -> bytes:
+    def seal(self, data: bytes, flags: RecordFlag = RecordFlag.NONE) -> bytes:
         """Return the next record. Raises: SealCutOff: the last one was made already."""
         if self.has_ended:
             raise SealCutOff
         self._bytes += len(data)
         old = self._bytes >= ROTATE_BYTES or time.monotonic() - self._since_s >= ROTATE_S
         if old:
-            flags |= Flag.NEXT_KEY
+            flags |= RecordFlag.NEXT_KEY
         head = bytes((flags,))
         nonce = self._number.to_bytes(_NONCE_BYTES, "big")
         record = head + self._cipher.encrypt(nonce, data, self._bound + head)
         self._number += 1
-        self.has_ended = bool(flags & Flag.LAST)
+        self.has_ended = bool(flags & RecordFlag.LAST)
         if old:
             self._key = derive(self._key, b"next key")
             self._cipher = AESGCM(self._key)
@@ -73,7 +73,7 @@ class Sealer:
         return record
 
 
-class Opener:
+class RecordOpener:
     """Opens one direction of a call."""
 
     def __init__(self, secret: bytes, bound: bytes, *, direction: bytes) -> None:
@@ -83,7 +83,7 @@ class Opener:
         self._number = 0
         self.has_ended = False
 
-    def open(self, record: bytes | memoryview) -> tuple[bytes, Flag]:
+    def open(self, record: bytes | memoryview) -> tuple[bytes, RecordFlag]:
         """Return what the next record holds, and its flags.
 
         Raises: SealBroken: it is not the next one, or was changed. SealCutOff: the last one came
@@ -93,7 +93,7 @@ class Opener:
             raise SealCutOff
         if len(record) < OVERHEAD or record[0] not in _FLAGS:
             raise SealBroken(reason="it is no record")
-        flags = Flag(record[0])
+        flags = RecordFlag(record[0])
         nonce = self._number.to_bytes(_NONCE_BYTES, "big")
         bound = self._bound + bytes((flags,))
         try:
@@ -103,8 +103,8 @@ class Opener:
                 reason=f"record {self._number} was changed, moved, or is of another call"
             ) from None
         self._number += 1
-        self.has_ended = bool(flags & Flag.LAST)
-        if flags & Flag.NEXT_KEY:
+        self.has_ended = bool(flags & RecordFlag.LAST)
+        if flags & RecordFlag.NEXT_KEY:
             self._key = derive(self._key, b"next key")
             self._cipher = AESGCM(self._key)
         return data, flags

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from fedflow.base.errors.parties import SealBroken, SealReplayed
-from fedflow.rpc.sealed.agreement import WINDOW_MS, Hello, Session
+from fedflow.rpc.sealed.agreement import WINDOW_MS, SealedSession, SessionHello
 
 LIFETIME_S: Final = 3_600.0  #: after which calls need a new session
 LATE_S: Final = 60.0  #: for so long calls of an old one are still taken
@@ -48,13 +48,13 @@ _MASK: Final = (1 << CALLS_BACK) - 1
 class OpenSession:
     """A session of another party, with the numbers of its calls."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SealedSession) -> None:
         self.session = session
         self.calls = CallNumbers()
         self.since_s = time.monotonic()
 
 
-class Sessions:
+class PartySessions:
     """Sessions by their id, bounded per party (thread-safe)."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Sessions:
         self._of: dict[str, OrderedDict[bytes, OpenSession]] = {}
         self._hellos: dict[str, deque[tuple[float, bytes]]] = {}
 
-    def see(self, hello: Hello) -> None:
+    def see(self, hello: SessionHello) -> None:
         """Note a proposal that is signed. Raises: SealReplayed; SealBroken: there are too many."""
         now_s = time.monotonic()
         with self._lock:
@@ -75,7 +75,7 @@ class Sessions:
                 raise SealBroken(reason="its party proposes too many sessions")
             seen.append((now_s, hello.nonce))
 
-    def add(self, session: Session) -> None:
+    def add(self, session: SealedSession) -> None:
         """Keep a session."""
         with self._lock:
             own = self._of.setdefault(session.source, OrderedDict())

@@ -11,14 +11,18 @@ import grpc.aio
 from fedflow.base.lazy import Lazy
 from fedflow.rpc.data_plane.bulk import BULK
 from fedflow.rpc.data_plane.links import MESSAGES
-from fedflow.wire.exchange import METHOD, Kind
+from fedflow.wire.exchange import METHOD, CallKind
 from fedflow.wire.packet import METHOD as UNARY
 
 if TYPE_CHECKING:
     from fedflow.rpc.sealed.incoming import IncomingCalls
 
 
-KINDS: Final[Mapping[str, Kind]] = {UNARY: Kind.PACKET, MESSAGES: Kind.MESSAGES, BULK: Kind.BULK}
+KINDS: Final[Mapping[str, CallKind]] = {
+    UNARY: CallKind.PACKET,
+    MESSAGES: CallKind.MESSAGES,
+    BULK: CallKind.BULK,
+}
 """Path of each method that may be called over an exchange -> what kind of call it is."""
 
 

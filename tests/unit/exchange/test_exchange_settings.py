@@ -11,7 +11,7 @@ from fedflow.exchange.settings import parse_exchange_settings
 from fedflow.exchange.traffic import Traffic
 from fedflow.rpc.client.routes import make_routes
 from fedflow.serving.settings import parse_serving_settings
-from fedflow.wire.exchange import CallHeader, Kind, read_header
+from fedflow.wire.exchange import CallHeader, CallKind, read_header
 
 ROOT = Path(__file__).parents[3]
 TLS = {"ca": "ca.pem", "certificate": "e.pem", "key": "e.key"}
@@ -102,5 +102,7 @@ def test_counts_are_those_of_a_pair() -> None:
 
 
 def test_a_header_comes_back_as_it_was() -> None:
-    header = CallHeader(kind=Kind.BULK, session=b"s" * 16, call=2**40, time_ms=1_800_000_000_000)
+    header = CallHeader(
+        kind=CallKind.BULK, session=b"s" * 16, call=2**40, time_ms=1_800_000_000_000
+    )
     assert read_header(header.pack() + b"record") == header

@@ -11,13 +11,13 @@ from fedflow.base.errors.parties import SealBroken, SealExpired, SealMisdirected
 from fedflow.base.errors.requests import NotSigned
 from fedflow.rpc.sealed.agreement import (
     WINDOW_MS,
-    Session,
+    SealedSession,
     accept,
     conclude,
     propose,
     read_hello,
 )
-from fedflow.rpc.sealed.sessions import CALLS_BACK, HELLOS, PER_PARTY, CallNumbers, Sessions
+from fedflow.rpc.sealed.sessions import CALLS_BACK, HELLOS, PER_PARTY, CallNumbers, PartySessions
 from tests.support.site_keys import MemorySiteKeys
 
 NOW_MS = 1_800_000_000_000
@@ -157,14 +157,14 @@ def test_calls_that_overtake_each_other_are_taken() -> None:
         numbers.check(0)
 
 
-def session_of(number: int, party: str = "9999") -> Session:
-    return Session(
+def session_of(number: int, party: str = "9999") -> SealedSession:
+    return SealedSession(
         session_id=number.to_bytes(16, "big"), source=party, destination="10000", secret=b""
     )
 
 
 def test_a_party_has_a_bounded_number_of_sessions_and_takes_none_of_others() -> None:
-    sessions = Sessions()
+    sessions = PartySessions()
     sessions.add(session_of(1_000, "7777"))
     for number in range(PER_PARTY + 1):
         sessions.add(session_of(number))
@@ -180,7 +180,7 @@ def refusal_of(do: Callable[[], object]) -> str:
 
 
 def test_a_repeated_proposal_opens_no_session_and_their_number_is_bounded(two: Two) -> None:
-    sessions = Sessions()
+    sessions = PartySessions()
     hello = propose("9999", "10000", keys=two.caller, now_ms=NOW_MS).hello
     sessions.see(hello)
     assert refusal_of(lambda: sessions.see(hello)) == "SealReplayed"

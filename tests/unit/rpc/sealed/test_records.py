@@ -4,22 +4,22 @@ from hypothesis import strategies as st
 
 from fedflow.base.errors.parties import SealBroken, SealCutOff
 from fedflow.rpc.sealed import records
-from fedflow.rpc.sealed.records import DOWN, OVERHEAD, UP, Flag, Opener, Sealer
+from fedflow.rpc.sealed.records import DOWN, OVERHEAD, UP, RecordFlag, RecordOpener, RecordSealer
 
 SECRET = bytes(range(32))
 HEADER = b"header of a call"
 
 
 def sealed(*values: bytes) -> list[bytes]:
-    sealer = Sealer(SECRET, HEADER, direction=UP)
+    sealer = RecordSealer(SECRET, HEADER, direction=UP)
     return [
-        sealer.seal(value, Flag.LAST if number == len(values) else Flag.NONE)
+        sealer.seal(value, RecordFlag.LAST if number == len(values) else RecordFlag.NONE)
         for number, value in enumerate(values, start=1)
     ]
 
 
 def opened(found: list[bytes]) -> list[bytes]:
-    opener = Opener(SECRET, HEADER, direction=UP)
+    opener = RecordOpener(SECRET, HEADER, direction=UP)
     return [opener.open(record)[0] for record in found]
 
 
@@ -58,7 +58,7 @@ def test_a_record_that_is_left_out_or_repeated_is_noticed(which: int) -> None:
 
 
 def test_whoever_cuts_the_end_off_leaves_an_opener_that_has_not_ended() -> None:
-    opener = Opener(SECRET, HEADER, direction=UP)
+    opener = RecordOpener(SECRET, HEADER, direction=UP)
     for record in sealed(b"a", b"b")[:-1]:
         opener.open(record)
     assert not opener.has_ended
@@ -74,23 +74,23 @@ def test_a_record_opens_only_where_it_belongs(
 ) -> None:
     (record,) = sealed(b"value")
     with pytest.raises(SealBroken):
-        Opener(secret, header, direction=direction).open(record)
+        RecordOpener(secret, header, direction=direction).open(record)
 
 
 def test_a_direction_takes_new_keys_and_the_opener_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "ROTATE_BYTES", 100)
-    sealer, opener = (kind(SECRET, HEADER, direction=UP) for kind in (Sealer, Opener))
+    sealer, opener = (kind(SECRET, HEADER, direction=UP) for kind in (RecordSealer, RecordOpener))
     flags = []
     for number in range(20):
         data, flag = opener.open(sealer.seal(bytes((number,)) * 40))
         assert data == bytes((number,)) * 40
-        flags.append(bool(flag & Flag.NEXT_KEY))
+        flags.append(bool(flag & RecordFlag.NEXT_KEY))
     assert flags == [False, False, True] * 6 + [False, False]
 
 
 def test_nothing_is_sealed_or_opened_after_the_last_record() -> None:
-    sealer, opener = (kind(SECRET, HEADER, direction=UP) for kind in (Sealer, Opener))
-    opener.open(sealer.seal(b"", Flag.LAST))
+    sealer, opener = (kind(SECRET, HEADER, direction=UP) for kind in (RecordSealer, RecordOpener))
+    opener.open(sealer.seal(b"", RecordFlag.LAST))
     with pytest.raises(SealCutOff):
         sealer.seal(b"more")
     with pytest.raises(SealCutOff):
