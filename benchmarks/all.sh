@@ -20,4 +20,5 @@ for name in server_start idle submit chain fan burst skeleton main_job; do
 done
 block "Executor start, alone" "$python" benchmarks/executor_start.py 40
 block "Data plane, 1 GiB" "$python" benchmarks/data_plane.py
+block "Exchange, 1 GiB" "$python" benchmarks/exchange.py
 block "Intersection, 100,000 ids" "$python" benchmarks/psi.py

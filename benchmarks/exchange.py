@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import requests
 import yaml
 
@@ -183,6 +184,7 @@ def measure(way: str, folder: Path, args: argparse.Namespace) -> None:
         halves = [percentile(trips, share) / 2 for share in (0.5, 0.99)]
         memory = Memory([children[party].stats.pid for party in PARTIES] + [pid])
         rates = []
+        begun_s = cpu_s(children, pid)
         for _ in range(args.rounds + 1):
             tag += 1
             start = time.perf_counter()
@@ -191,14 +193,23 @@ def measure(way: str, folder: Path, args: argparse.Namespace) -> None:
             rates.append(args.mib / (time.perf_counter() - start))
             guest.answer()
         added = memory.stop()
+        total = args.mib * (args.rounds + 1)
+        per_cpu_s = total / (cpu_s(children, pid) - begun_s)
         kept = rates[1:]
         print(f"{way}:")
         print(f"  1 KiB, one way, p50 / p99     {halves[0]:.2f} / {halves[1]:.2f} ms")
         middle = statistics.median(kept)
         print(f"  {args.mib} MiB  {middle:.0f} MiB/s ({min(kept):.0f}-{max(kept):.0f})")
+        print(f"  per CPU second, all processes {per_cpu_s:.0f} MiB")
         names = ("server A", "server B", "exchange")
         shown = ", ".join(f"{name} {mib:.0f}" for name, mib in zip(names, added, strict=True))
         print(f"  memory added, MiB             {shown}", flush=True)
+
+
+def cpu_s(children: dict[str, Child], pid: int) -> float:
+    """Return the processor time of all processes so far, seconds."""
+    times = psutil.Process(pid).cpu_times()
+    return sum(child.cpu_s() for child in children.values()) + times.user + times.system
 
 
 if __name__ == "__main__":
