@@ -108,7 +108,10 @@ class RelayService:
             async with asyncio.timeout(FIRST_S):
                 first = await context.read()
             kind = read_header(first).kind
-        except (TimeoutError, SealBroken):
+        except TimeoutError:
+            counts.failed += 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"{SAYS}: no message came")
+        except SealBroken:
             counts.failed += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{SAYS}: it is no call")
         rate = self._rates.get(source)
@@ -157,7 +160,7 @@ async def _send(
             del raw
             raw = await context.read()
         await call.done_writing()
-    except BROKEN:
+    except (*BROKEN, grpc.aio.BaseError):
         call.cancel()
 
 

@@ -135,12 +135,12 @@ def test_a_job_runs_over_an_exchange_that_is_killed_in_between(
 ) -> None:
     pair, exchange = both
     upload_data(pair)
-    job_id = pair.guest.client.submit(*example(iterations=6)).job_id
+    job_id = pair.guest.client.submit(*example(iterations=4)).job_id
     pair.host.wait_executor(job_id, component="hetero_lr_0", site=HOST)
     metrics = pair.host.client.metrics
     wait_for(lambda: metrics(job_id, "hetero_lr_0", site=ARBITER), "the first iteration")
     exchange.kill()
-    pass_time(0.3)
+    pass_time(0.1)
     exchange.start()
     assert set(pair.ends(job_id, within_s=150).values()) == {"success"}
     view = pair.guest.client.job(job_id)
