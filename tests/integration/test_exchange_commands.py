@@ -123,7 +123,7 @@ def way(keys: tuple[MemorySiteKeys, MemorySiteKeys]) -> Iterator[Way]:
 
         def call(body: Any) -> Reply:
             return client.call(
-                GUEST, "10000", PATH, body, request_id="r1", job_id=JOB, deadline_s=20.0
+                GUEST, "10000", PATH, body, request_id="request-4711", job_id=JOB, deadline_s=20.0
             )
 
         yield Way(exchange, tap, call, host.arrived, host.restart)
@@ -141,7 +141,7 @@ def test_neither_path_nor_ids_nor_contents_can_be_read_on_the_way(way: Way) -> N
     for number in range(3):
         way.call({"text": SECRET, "number": number})
     everything = b"".join(one.data for one in way.tap.seen)
-    for secret in (SECRET, JOB, PATH, "create", "r1", "said", "retcode", "HTTP", "FATE"):
+    for secret in (SECRET, JOB, PATH, "create", "request-4711", "said", "retcode", "HTTP", "FATE"):
         assert secret.encode() not in everything
     assert len(way.of(CallKind.HELLO)) == 1  # one session for all
     assert len(way.of(CallKind.PACKET)) == 3
