@@ -5,6 +5,7 @@ Two real servers and a real exchange, whose operator listens, changes, repeats, 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -14,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
+import grpc.aio
 import numpy as np
 import pytest
 
@@ -22,8 +25,8 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.sealed import agreement
-from fedflow.wire.exchange import HEADER_BYTES, CallKind
-from tests.support.certificates import make_ca
+from fedflow.wire.exchange import DESTINATION, HEADER_BYTES, METHOD, CallHeader, CallKind
+from tests.support.certificates import Authority, make_ca
 from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 from tests.support.exchange import Passing, Tap, TestExchange
 from tests.support.proxy import FaultyProxy
@@ -53,6 +56,7 @@ class Line:
     host: DataPlaneServer
     exchange: TestExchange
     tap: Tap
+    authority: Authority
     log: list[str]  #: names of errors that receivers and senders found
     passed: int = 0
 
@@ -121,7 +125,7 @@ def a_line(
             server.route_over(exchange.port, [other for other in parties if other != party])
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
-        yield Line(servers["9999"], servers["10000"], exchange, tap, found)
+        yield Line(servers["9999"], servers["10000"], exchange, tap, authority, found)
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +249,33 @@ def test_a_value_goes_on_where_it_was_when_the_exchange_is_started_again(line: L
         assert np.array_equal(sent.result(60), value)  # type: ignore[arg-type]
     sent_bytes = sum(len(one.data) for one in line.of(CallKind.BULK))
     assert 48 * MIB < sent_bytes < (48 + 24) * MIB
+
+
+def test_an_exchange_takes_no_more_from_a_sender_than_it_can_pass_on(line: Line) -> None:
+    line.tap.stalls = True
+    counts = line.exchange.traffic.of("9999", "10000")
+
+    async def flood() -> int:
+        written = 0
+        async with grpc.aio.secure_channel(
+            f"127.0.0.1:{line.exchange.port}",
+            credentials_of("9999", line.authority).for_client(),
+            options=[("grpc.ssl_target_name_override", "party-exchange")],
+        ) as channel:
+            call = channel.stream_stream(METHOD)(metadata=((DESTINATION, "10000"),))
+            await call.write(CallHeader(kind=CallKind.BULK, session=b"s" * 16, call=1).pack())
+            try:
+                async with asyncio.timeout(2):
+                    while written < 200 * MIB:
+                        await call.write(bytes(MIB))
+                        written += MIB
+            except TimeoutError:
+                pass
+            call.cancel()
+        return written
+
+    assert asyncio.run(flood()) < 16 * MIB  # what gRPC holds on both ends
+    assert counts.bytes_up < 2 * MIB  # what was read of it
 
 
 # --- what the operator sees -----------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Tap:
     cut: Callable[[Passing], bool] = lambda _: False  #: end the caller's direction in place of it
     redirect: Mapping[str, str] = field(default_factory=dict)  #: who is called in place of whom
     keeps: bool = True
+    stalls: bool = False  #: the called party reads nothing
     seen: list[Passing] = field(default_factory=list)
     calls: int = 0
 
@@ -149,6 +150,8 @@ class _TappedCall:
     async def write(self, data: bytes) -> None:
         passing = Passing(*self._about, "up", self._up, data)
         self._up += 1
+        if self._tap.stalls:
+            await asyncio.Event().wait()  # until the call is canceled
         if self._tap.cut(passing):
             await self._call.done_writing()
             return
