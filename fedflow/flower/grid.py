@@ -17,7 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from flwr import app as flower
 from flwr.proto.message_pb2 import Metadata as MetadataProto
@@ -83,6 +83,8 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         self._hello = dict(hello)
         self._on_replies = on_replies
         self._changed = threading.Condition()
+        self._thread = threading.current_thread()  #: of the app; older ones look in another, too
+        self._failure: ComponentFailed | None = None  #: which every thread is told
         self._reading = False  #: somebody waits for the next value
         self._number = 0
         self._ready: set[int] = set()
@@ -113,15 +115,22 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         """Return a new message, for older apps."""
         return flower.Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
+    def open(self) -> None:
+        """Wait until all nodes have said hello, or for `start_timeout_s`.
+
+        Raises: ComponentFailed: fewer are there than needed.
+        """
+        self._wait(self._all_met, self._limits.start_timeout_s)
+        with self._changed:
+            self._check_enough(len(self._present()))
+
     def get_node_ids(self) -> list[int]:
-        """Return the nodes that are there; the first call waits until all have said hello.
+        """Return the nodes that are there.
 
         A node that was left out comes back when its late reply arrives. If they are too few, that
         is waited for. Raises: ComponentFailed: they stay fewer than needed, or an app waited too
         long for more.
         """
-        if not self._ready:
-            self._wait(self._all_met, self._limits.start_timeout_s)
         self._wait(lambda: False, 0.0)  # who left, or came back, meanwhile
         if self._late:
             needed, limit_s = self._limits.min_nodes, self._limits.round_timeout_s
@@ -129,7 +138,8 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         with self._changed:
             present = self._present()
             self._check_enough(len(present))
-            self._check_hope()
+            if threading.current_thread() is self._thread:
+                self._check_hope()
             return present
 
     def push_messages(self, messages: Iterable[flower.Message]) -> list[str]:
@@ -223,6 +233,8 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         sites = list(self._ids)
         with self._changed:
             while not done():
+                if self._failure is not None:
+                    raise self._failure
                 left_s = max(0.0, deadline_s - monotonic_s())
                 if self._reading:
                     if left_s <= 0.0:
@@ -327,7 +339,13 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             needed = self._limits.min_nodes
             there = f"{count} of {len(self._nodes)} ClientApps are there, {needed} are needed"
             reason = "; ".join([there, *said])
-            raise ComponentFailed(component=self._component, reason=reason)
+            self._fail(reason)
+
+    def _fail(self, reason: str) -> NoReturn:
+        """Raises: ComponentFailed: here, and in each thread that waits."""
+        self._failure = ComponentFailed(component=self._component, reason=reason)
+        self._changed.notify_all()
+        raise self._failure
 
     def _check_hope(self) -> None:
         """Raises: ComponentFailed: an app looks again and again for nodes that are gone."""
@@ -338,7 +356,7 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         if now_s - self._idle_s > self._limits.round_timeout_s:
             gone = ", ".join(self.counts.left)
             reason = f"the app waits for more nodes than are left; gone are {gone}"
-            raise ComponentFailed(component=self._component, reason=reason)
+            self._fail(reason)
 
 
 def _by_content(messages: list[flower.Message]) -> Iterable[list[int]]:

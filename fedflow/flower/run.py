@@ -51,6 +51,7 @@ def _serve(ctx: Context, project: Project) -> Outputs:
         on_replies=results.record,
     )
     app = _loaded(project, "serverapp", ctx)
+    grid.open()
     with results.observed():
         app(grid=grid, context=context)
     grid.stop()

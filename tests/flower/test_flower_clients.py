@@ -61,6 +61,7 @@ def asked(app: Any, *messages: Message, tracker: RecordingTracker | None = None)
         fed.fail(site, "not here")
     grid = grid_of(fed)
     with played(lambda _: serve(fed, app, tracker) and None, GUEST):
+        grid.open()
         replies = [reply for one in messages for reply in grid.send_and_receive([one])]
         grid.stop()
     return replies

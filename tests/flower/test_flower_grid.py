@@ -55,6 +55,7 @@ def test_each_node_replies_to_its_message() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     assert list(grid.get_node_ids()) == list(NODES)
     with played(lambda site: echo(fed, site)):
         replies = grid.send_and_receive(to_all(content(1.0, 2.0), "train.deep"))
@@ -69,6 +70,7 @@ def test_replies_come_in_the_order_of_the_messages_whoever_was_first() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     turns = {site: threading.Event() for site in CLIENTS}
 
     def in_turn(site: Site) -> None:
@@ -86,6 +88,7 @@ def test_one_content_for_many_nodes_is_one_value() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     sent: list[list[Site]] = []
     own_send = grid._federation.send
 
@@ -103,6 +106,7 @@ def test_two_messages_for_one_node_are_two() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     same = content(1.0)
 
     def twice(site: Site) -> None:
@@ -119,6 +123,7 @@ def test_a_node_that_does_not_reply_in_time_is_left_out_and_may_come_back() -> N
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     over = threading.Event()
 
     def late(site: Site) -> None:
@@ -144,6 +149,7 @@ def test_a_node_that_dies_is_an_error_at_once_and_no_longer_there() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
 
     def die(site: Site) -> None:
         if site == HOST:
@@ -164,7 +170,7 @@ def test_a_message_to_a_node_that_is_gone_has_an_error_as_reply() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
-    grid.get_node_ids()
+    grid.open()
     fed.fail(OTHER, "gone")
     grid.get_node_ids()
     replies = grid.send_and_receive(to_all(content(1.0), nodes=[THIRD, 99]), timeout=5.0)
@@ -175,7 +181,7 @@ def test_with_fewer_nodes_than_needed_the_run_fails_and_says_who_is_gone() -> No
     fed = federation()
     hello(fed)
     grid = grid_of(fed, min_nodes=3)
-    grid.get_node_ids()
+    grid.open()
     fed.fail(GUEST, "its process was killed")
     with pytest.raises(ComponentFailed, match=r"2 of 3 .* 3 are needed.*guest.*was killed"):
         grid.send_and_receive(to_all(content(1.0)))
@@ -184,21 +190,23 @@ def test_with_fewer_nodes_than_needed_the_run_fails_and_says_who_is_gone() -> No
 def test_a_node_that_never_starts_is_waited_for_no_longer_than_said() -> None:
     fed = federation()
     hello(fed, GUEST, HOST)
-    assert list(grid_of(fed, start_timeout_s=0.1).get_node_ids()) == [FIRST, SECOND]
+    grid = grid_of(fed, start_timeout_s=0.1)
+    grid.open()
+    assert list(grid.get_node_ids()) == [FIRST, SECOND]
 
 
 def test_nodes_that_never_start_are_named_if_they_are_needed() -> None:
     fed = federation()
     hello(fed, GUEST)
     with pytest.raises(ComponentFailed, match=r"1 of 3 .*not started: host 10000, host 10001"):
-        grid_of(fed, start_timeout_s=0.1, min_nodes=2).get_node_ids()
+        grid_of(fed, start_timeout_s=0.1, min_nodes=2).open()
 
 
 def test_an_app_that_waits_for_nodes_that_are_gone_ends() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed, round_timeout_s=0.05)
-    grid.get_node_ids()
+    grid.open()
     fed.fail(OTHER, "gone")
 
     def look_again_and_again() -> None:
@@ -255,6 +263,7 @@ def test_a_reply_that_is_not_as_it_should_be_is_an_error_of_its_node(make: Any, 
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
 
     def client(site: Site) -> None:
         if site != HOST:
@@ -276,6 +285,7 @@ def test_a_node_cannot_reply_for_another_one_nor_to_another_message() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
 
     def lie(site: Site) -> None:
         message, tag = next_message(fed, site)
@@ -298,6 +308,7 @@ def test_pushed_messages_are_pulled_when_their_replies_have_come() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
+    grid.open()
     ids = grid.push_messages(to_all(content(1.0)))
     assert grid.pull_messages(ids) == []
     with played(lambda site: echo(fed, site)):
@@ -312,7 +323,7 @@ def test_threads_that_wait_at_once_each_get_their_own_replies() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
-    grid.get_node_ids()
+    grid.open()
     found: dict[int, list[float]] = {}
 
     def ask(node: int) -> None:
@@ -341,7 +352,7 @@ def test_another_version_of_the_app_is_named_in_the_log(caplog: pytest.LogCaptur
     fed = federation()
     hello(fed, GUEST, HOST)
     fed.at(OTHER).send(REPLY, {"flwr": "1.40.0"}, to=SERVER, tag="hello")
-    grid_of(fed).get_node_ids()
+    grid_of(fed).open()
     assert "host 10001 runs another app or flwr" in caplog.text
 
 
@@ -349,7 +360,7 @@ def test_stop_reaches_all_that_are_there() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
-    grid.get_node_ids()
+    grid.open()
     fed.fail(HOST, "gone")
     grid.get_node_ids()
     grid.stop()
@@ -361,7 +372,7 @@ def test_a_node_that_is_launched_again_takes_part_from_the_next_messages_on() ->
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
-    grid.get_node_ids()
+    grid.open()
     fed.fail(HOST, "its process was killed")
     assert list(grid.get_node_ids()) == [FIRST, THIRD]
     fed.again(HOST)
@@ -377,7 +388,7 @@ def test_a_node_that_is_late_is_not_there_until_it_has_answered() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed)
-    grid.get_node_ids()
+    grid.open()
     frozen, ready = threading.Event(), threading.Event()
 
     def freeze(site: Site) -> None:
@@ -399,7 +410,7 @@ def test_nodes_that_are_needed_and_late_are_waited_for() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed, min_nodes=3, round_timeout_s=5.0)
-    grid.get_node_ids()
+    grid.open()
 
     def slow(site: Site) -> None:
         if site == HOST:
@@ -415,8 +426,53 @@ def test_too_many_late_nodes_end_the_run_after_the_limit() -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed, min_nodes=3, round_timeout_s=0.2)
-    grid.get_node_ids()
+    grid.open()
     with played(lambda site: echo(fed, site), GUEST, OTHER):
         grid.send_and_receive(to_all(content(1.0)))
     with pytest.raises(ComponentFailed, match=r"2 of 3 .* late: host 10000"):
         grid.get_node_ids()
+
+
+def test_too_few_nodes_are_told_to_every_thread_that_waits() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed, min_nodes=3)
+    grid.open()
+    raised: list[str] = []
+
+    def ask(node: int) -> None:
+        try:
+            grid.send_and_receive([Message(content(1.0), node, "train")])
+        except ComponentFailed as exc:
+            raised.append(str(exc))
+
+    threads = [threading.Thread(target=ask, args=(node,)) for node in (FIRST, THIRD)]
+    for thread in threads:
+        thread.start()
+    next_message(fed, GUEST)
+    next_message(fed, OTHER)
+    fed.fail(HOST, "its process was killed")
+    for thread in threads:
+        thread.join(10.0)
+    assert len(raised) == 2
+    with pytest.raises(ComponentFailed, match="was killed"):
+        grid.send_and_receive(to_all(content(1.0)))
+
+
+def test_an_app_that_computes_for_long_while_another_thread_looks_goes_on() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed, round_timeout_s=0.05)
+    grid.open()
+    fed.fail(OTHER, "gone")
+    found: list[int] = []
+
+    def look() -> None:
+        for _ in range(20):
+            found.append(len(list(grid.get_node_ids())))
+            threading.Event().wait(0.01)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join(10.0)
+    assert found == [2] * 20
