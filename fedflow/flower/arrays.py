@@ -1,4 +1,4 @@
-"""Arrays of a Flower app in a model: plain JSON, which can be read without flwr."""
+"""Arrays of a Flower app as a model or as a table; both can be read without flwr."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedflow.sdk import Table, TableKind, TableSchema, TableStore
+
 MODEL_BYTES: Final = 20 * 2**20  #: of arrays that become a model; 31 MiB of JSON may be reported
+
+PART_BYTES: Final = 768 * 1024  #: of an array that one row of a table holds; MiB as base64
+COLUMNS: Final = ("name", "dtype", "shape", "part")
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -37,3 +43,38 @@ def arrays_from_json(stored: Iterable[Mapping[str, Any]]) -> Arrays:
         )
         for one in stored
     }
+
+
+def arrays_to_table(arrays: Arrays, tables: TableStore) -> Table:
+    """Return a table of texts: a row per part of an array, in order; `arrays_from_table` reads it.
+
+    Columns: id (a number), name, dtype, shape (numbers with `x` between), part (base64).
+    """
+    schema = TableSchema(kind=TableKind.RAW, id="id", columns=COLUMNS)
+    rows = 0
+    with tables.create(schema) as writer:
+        for name, array in arrays.items():
+            plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            data = memoryview(plain.tobytes())
+            shape = "x".join(map(str, array.shape))
+            for start in range(0, max(len(data), 1), PART_BYTES):
+                part = base64.b64encode(data[start : start + PART_BYTES]).decode()
+                cells = (str(rows), name, plain.dtype.str, shape, part)
+                writer.write(pa.table({c: [v] for c, v in zip(schema.names, cells, strict=True)}))
+                rows += 1
+        return writer.close()
+
+
+def arrays_from_table(table: Table) -> Arrays:
+    """Return what `arrays_to_table` gave. Raises: ValueError: it is something else."""
+    parts: dict[str, list[bytes]] = {}
+    kinds: dict[str, tuple[str, str]] = {}
+    for batch in table.to_batches():
+        for row in batch.select(list(COLUMNS)).to_pylist():
+            parts.setdefault(row["name"], []).append(base64.b64decode(row["part"]))
+            kinds[row["name"]] = (row["dtype"], row["shape"])
+    found = {}
+    for name, (dtype, shape) in kinds.items():
+        numbers = np.frombuffer(b"".join(parts[name]), np.dtype(dtype))
+        found[name] = numbers.reshape([int(one) for one in shape.split("x") if one])
+    return found

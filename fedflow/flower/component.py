@@ -29,7 +29,7 @@ def flower_app(folder: Path) -> Any:
         params=FlowerAppParams,
         data_ports=PORTS,
         needs_input=False,
-        outputs=("model",),
+        outputs=("data", "model"),
         repeatable=False,
         absence="rounds",
     )

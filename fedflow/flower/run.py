@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from flwr.app import Context as FlowerContext
@@ -11,7 +12,7 @@ from flwr.app import RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from fedflow.flower.arrays import MODEL_BYTES, arrays_to_json
+from fedflow.flower.arrays import MODEL_BYTES, Arrays, arrays_to_json, arrays_to_table
 from fedflow.flower.client import answer_messages
 from fedflow.flower.grid import FederationGrid, GridLimits
 from fedflow.flower.messages import SERVER_NODE, identify
@@ -69,7 +70,10 @@ def _serve(ctx: Context, project: Project) -> Outputs:
         "left": counts.left,
         "metrics": results.latest,
     }
-    return Outputs(model=_model(ctx, project, results, grid, context), summary=summary)
+    arrays = results.arrays(context.state, grid.last_arrays)
+    data = (arrays_to_table(arrays, ctx.tables),) if ctx.output_names and arrays else ()
+    model = _model(ctx, project, arrays, rounds=results.rounds, config=context.run_config)
+    return Outputs(data=data, model=model, summary=summary)
 
 
 def _take_part(ctx: Context, project: Project) -> Outputs:
@@ -135,21 +139,15 @@ def _hello(project: Project) -> dict[str, str]:
 
 
 def _model(
-    ctx: Context,
-    project: Project,
-    results: ServerResults,
-    grid: FederationGrid,
-    context: FlowerContext,
+    ctx: Context, project: Project, arrays: Arrays, *, rounds: int, config: Mapping[str, Scalar]
 ) -> Model | None:
     """Return the final arrays as a model; None: there are none, or they are too large for one."""
-    arrays = results.arrays(context.state, grid.last_arrays)
     size = sum(array.nbytes for array in arrays.values())
     if size > MODEL_BYTES:
-        message = (
-            f"the arrays have {size} bytes, a model at most {MODEL_BYTES}; they are not stored"
-        )
+        kept = "the output table has them" if ctx.output_names else "they are not stored"
+        message = f"the arrays have {size} bytes, a model at most {MODEL_BYTES}; {kept}"
         ctx.warn(
-            "ModelTooLarge", message, hint="Let the ServerApp save them to a place of its own."
+            "ModelTooLarge", message, hint="Give the component a data output: {data: [arrays]}."
         )
         return None
     if not arrays:
@@ -159,10 +157,10 @@ def _model(
         "app": project.name,
         "version": project.version,
         "flwr": installed_version(),
-        "run_config": dict(context.run_config),
+        "run_config": dict(config),
         "server_role": params.server_role,
     }
-    param = {"rounds": results.rounds, "arrays": arrays_to_json(arrays)}
+    param = {"rounds": rounds, "arrays": arrays_to_json(arrays)}
     return Model(meta_name="FlowerAppMeta", param_name="FlowerAppParam", meta=meta, param=param)
 
 

@@ -89,7 +89,7 @@ def flower_job(**parameters: Any) -> tuple[Json, Json]:
         "flower_0": {
             "module": "FlowerApp",
             "input": {"data": {"train_data": ["data_transform_0.data"]}},
-            "output": {"model": ["model"]},
+            "output": {"data": ["arrays"], "model": ["model"]},
         },
     }
     conf = {
@@ -132,6 +132,8 @@ def test_a_flower_project_is_a_job_with_metrics_and_a_model(pair: Pair) -> None:
     assert weights.shape == (FEATURES,)
     assert abs(weights).max() > 0
     assert bias.shape == (1,)
+    (table,) = server.output_data(job_id, "flower_0", site=ARBITER)
+    assert (table.name, table.total) == ("arrays", 2)
     assert pair.guest.client.model(job_id, "flower_0", site=GUEST) is None
 
 

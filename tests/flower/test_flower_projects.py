@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.flower import project as projects
-from fedflow.flower.arrays import arrays_from_json
+from fedflow.flower.arrays import arrays_from_json, arrays_from_table
 from fedflow.flower.component import flower_app
 from fedflow.sdk import (
     BadParameter,
@@ -57,6 +57,7 @@ def run(
     sites: tuple[Site, ...] = (*CLIENTS, ARBITER),
     by_site: Mapping[Site, Mapping[str, Any]] | None = None,
     port: str = "train_data",
+    output_names: tuple[str, ...] = (),
     **params: Any,
 ) -> dict[Site, RunResult]:
     """Run a project; the sites with data have a table each."""
@@ -71,6 +72,7 @@ def run(
         work_dir=tmp_path / "work",
         params={site: {**params, **(by_site or {}).get(site, {})} for site in sites},
         inputs=inputs,
+        output_names=output_names,
     )
 
 
@@ -295,13 +297,26 @@ def test_a_client_app_that_raises_at_one_site_is_left_out(write: Any, tmp_path: 
     assert arrays_from_json(model_of(outputs)["arrays"])["0"].tolist() == [2.0, 2.0]
 
 
-def test_arrays_that_are_too_large_for_a_model_are_left_out_with_a_warning(
+def test_arrays_that_are_too_large_for_a_model_are_in_the_output_table(
     write: Any, tmp_path: Path
 ) -> None:
-    app = write(main=AVERAGE.replace("np.zeros(2)", "np.zeros(3_000_000)"))
-    results = run(tmp_path / "projects", tmp_path, app=app)
-    assert outputs_of(results)[ARBITER].model is None
+    main = AVERAGE.replace("np.zeros(2)", "np.zeros((3, 900_000)), np.array(8.0)")
+    main = main.replace("num_rounds=2", "num_rounds=1").replace("FedAvg()", NO_EVALUATION)
+    learn = LEARN.replace("[0] + 1", "[0] + 1, np.array(8.0)")
+    results = run(
+        tmp_path / "projects", tmp_path, app=write(main=main, train=learn), output_names=("arrays",)
+    )
+    outputs = outputs_of(results)
+    assert outputs[ARBITER].model is None
     assert [warning.code for warning in results[ARBITER].warnings] == ["ModelTooLarge"]
+    (table,) = outputs[ARBITER].data
+    assert table is not None
+    found = arrays_from_table(table)
+    assert found["0"].shape == (3, 900_000)
+    assert np.allclose(found["0"], 1.0)
+    assert found["1"].shape == ()
+    assert np.isclose(found["1"], 8.0)
+    assert all(outputs[site].data == () for site in CLIENTS)
 
 
 def test_an_app_that_is_something_else_says_so(write: Any, tmp_path: Path) -> None:
