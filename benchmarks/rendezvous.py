@@ -28,7 +28,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.cli.demo_servers import free_ports
 from fedflow.client import Client
 from fedflow.elastic.executor import run, steps
-from fedflow.elastic.member import Member, member_name
+from fedflow.elastic.member import MemberIdentity, member_name
 from fedflow.elastic.operators import join
 from fedflow.elastic.run_backend import RunBackend
 from fedflow.elastic.state import (
@@ -161,7 +161,7 @@ def join_as(run_id: str, port: int, number: int, members: int) -> tuple[str, dic
         name = member_name("machine-17.example.org", process=4_000_000, number=number)
         state = run(
             steps(
-                join, member=Member(name=name, address=f"machine-17.example.org:{20_000 + number}"),
+                join, member=MemberIdentity(name=name, address=f"machine-17:{20_000 + number}"),
                 settings=settings, timeout_s=60.0, monotonic_s=timer.monotonic_s,
                 now_ms=backend.now_ms, rng=SystemRandom(),
             ),

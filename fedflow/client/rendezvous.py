@@ -34,7 +34,7 @@ class RendezvousCalls:
 
 
 class HttpRun:
-    """One run, over HTTP; see `elastic.run_backend.Link`."""
+    """One run, over HTTP; see `elastic.run_backend.RunAccess`."""
 
     def __init__(self, connection: Connection, run_id: str, job_id: str | None) -> None:
         self._connection = connection

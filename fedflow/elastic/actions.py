@@ -7,7 +7,7 @@ from typing import Final
 
 from fedflow.base.errors.rendezvous import RendezvousNotAllowed
 from fedflow.elastic.cleaning import without
-from fedflow.elastic.member import Member
+from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.operators import Action
 from fedflow.elastic.state import MAX_MEMBERS, Membership, Presence, RendezvousSettings, State
 
@@ -26,7 +26,12 @@ _MEMBERSHIPS: Final = {
 
 
 def apply(
-    action: Action, state: State, member: Member, settings: RendezvousSettings, *, now_ms: int
+    action: Action,
+    state: State,
+    member: MemberIdentity,
+    settings: RendezvousSettings,
+    *,
+    now_ms: int,
 ) -> State:
     """Return the state after a member's action.
 

@@ -8,7 +8,7 @@ from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stored:
+class StoredState:
     """What a run holds."""
 
     state: bytes  #: of `state.state_to_bytes`, for back ends of no meaning
@@ -18,10 +18,10 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Written:
+class WrittenState:
     """What a run holds after a try to write."""
 
-    stored: Stored
+    stored: StoredState
     was_set: bool  #: False: another member was faster, and this is what it wrote
 
 
@@ -35,13 +35,13 @@ class Backend(Protocol):
     def now_ms(self) -> int:
         """Return the back end's time, milliseconds since the epoch."""
 
-    def get_state(self) -> Stored | None:
+    def get_state(self) -> StoredState | None:
         """Return what was written last; None: nothing yet.
 
         Raises: RendezvousStateCorrupt: what is stored is damaged. RendezvousUnreachable.
         """
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         """Write if `token` is that of what is stored, or None and nothing is stored.
 
         Returns what is stored then; None: nothing is, and the token was of something else.

@@ -1,8 +1,8 @@
 """Runs an operator: read, decide, act, write; who loses a write decides again.
 
-`steps` is a generator, so nothing here waits or calls: it yields what it wants (`Read`, `Write`,
-`Wait`) and is sent what came of it. `run` does that over a back end; the simulator does it in any
-order it likes.
+`steps` is a generator, so nothing here waits or calls: it yields what it wants (`ReadState`,
+`WriteState`, `Pause`) and is sent what came of it. `run` does that over a back end; the simulator
+does it in any order it likes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from fedflow.base.errors.rendezvous import RendezvousClosed, RendezvousEnded, RendezvousTimeout
 from fedflow.base.values import dataclass
 from fedflow.elastic.actions import apply
-from fedflow.elastic.backend import Backend, Stored, Written
+from fedflow.elastic.backend import Backend, StoredState, WrittenState
 from fedflow.elastic.cleaning import cleaned
-from fedflow.elastic.member import Member
+from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.operators import Action, Operator, View
 from fedflow.elastic.state import RendezvousSettings, State, state_from_bytes, state_to_bytes
 
@@ -36,27 +36,27 @@ class Timer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Read what is stored; answered with a `Stored`, or None."""
+class ReadState:
+    """Read what is stored; answered with a `StoredState`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """Write a state; answered with a `Written`, or None."""
+class WriteState:
+    """Write a state; answered with a `WrittenState`, or None."""
 
     state: bytes
     token: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Pause:
     """Do nothing for so many seconds; answered with None."""
 
     seconds: float
 
 
-Step = Read | Write | Wait
-Steps = Generator[Step, Stored | Written | None, State]
+Step = ReadState | WriteState | Pause
+Steps = Generator[Step, StoredState | WrittenState | None, State]
 
 
 def run(steps: Steps, backend: Backend, timer: Timer) -> State:
@@ -65,12 +65,12 @@ def run(steps: Steps, backend: Backend, timer: Timer) -> State:
     Raises: RendezvousClosed, RendezvousEnded, RendezvousTimeout, RendezvousStateCorrupt,
     RendezvousUnreachable, RendezvousNotAllowed.
     """
-    answer: Stored | Written | None = None
+    answer: StoredState | WrittenState | None = None
     try:
         while True:
             step = steps.send(answer)
             answer = None
-            if isinstance(step, Wait):
+            if isinstance(step, Pause):
                 timer.pause(step.seconds)
             else:
                 answer = _call(step, backend)
@@ -79,14 +79,14 @@ def run(steps: Steps, backend: Backend, timer: Timer) -> State:
         return state
 
 
-def _call(step: Read | Write, backend: Backend) -> Stored | Written | None:
-    if isinstance(step, Read):
+def _call(step: ReadState | WriteState, backend: Backend) -> StoredState | WrittenState | None:
+    if isinstance(step, ReadState):
         return backend.get_state()
     return backend.set_state(step.state, step.token)
 
 
 def steps(
-    operator: Operator, *, member: Member, settings: RendezvousSettings, timeout_s: float,
+    operator: Operator, *, member: MemberIdentity, settings: RendezvousSettings, timeout_s: float,
     monotonic_s: Callable[[], float], now_ms: Callable[[], int], rng: Random,
 ) -> Steps:  # fmt: skip
     """Yield what an operator needs; return the state that it ended with.
@@ -95,7 +95,7 @@ def steps(
     """
     deadline_s = monotonic_s() + timeout_s
     lost = 0
-    stored = _stored((yield Read()))
+    stored = _stored((yield ReadState()))
     while True:
         if stored is None:
             state, at_ms = State(), now_ms()
@@ -110,25 +110,25 @@ def steps(
             return state
         _raise_if_error(action, settings, timeout_s)
         if action is Action.SYNC:
-            yield Wait(SYNC_S)
-            stored = _stored((yield Read()))
+            yield Pause(SYNC_S)
+            stored = _stored((yield ReadState()))
             continue
         if action is Action.REMOVE_FROM_REDUNDANCY_LIST:
             deadline_s = monotonic_s() + timeout_s
         new = apply(action, state, member, settings, now_ms=at_ms)
-        answer = yield Write(state_to_bytes(new), stored.token if stored is not None else None)
-        written = answer if isinstance(answer, Written) else None
+        answer = yield WriteState(state_to_bytes(new), stored.token if stored is not None else None)
+        written = answer if isinstance(answer, WrittenState) else None
         stored = written.stored if written is not None else None
         if written is not None and written.was_set:
             lost = 0
             continue
         lost += 1
-        yield Wait(rng.random() * min(_RETRY_S * 2**lost, _RETRY_MOST_S))
-        stored = _stored((yield Read()))
+        yield Pause(rng.random() * min(_RETRY_S * 2**lost, _RETRY_MOST_S))
+        stored = _stored((yield ReadState()))
 
 
-def _stored(answer: Stored | Written | None) -> Stored | None:
-    return answer if isinstance(answer, Stored) else None
+def _stored(answer: StoredState | WrittenState | None) -> StoredState | None:
+    return answer if isinstance(answer, StoredState) else None
 
 
 def _raise_if_error(action: Action, settings: RendezvousSettings, timeout_s: float) -> None:

@@ -15,7 +15,7 @@ _HOST_LENGTH: Final = NAME_LENGTH - 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
+class MemberIdentity:
     """One member: its name, which no other has, and where others reach it."""
 
     name: str  #: sorted names give the ranks

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fedflow.base.ids import new_token
-from fedflow.elastic.backend import Stored, Written
+from fedflow.elastic.backend import StoredState, WrittenState
 from fedflow.elastic.stored import bytes_of, text_of
 
 
@@ -22,15 +22,15 @@ class MemoryBackend:
     def now_ms(self) -> int:
         return self._now_ms()
 
-    def get_state(self) -> Stored | None:
+    def get_state(self) -> StoredState | None:
         if self.held is None:
             return None
         text, token = self.held
-        return Stored(state=bytes_of(text), token=token, now_ms=self._now_ms())
+        return StoredState(state=bytes_of(text), token=token, now_ms=self._now_ms())
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         text, before = text_of(state), self.held
         if token == (before[1] if before is not None else None):
             self.held = (text, new_token())
         now = self.get_state()
-        return None if now is None else Written(stored=now, was_set=self.held is not before)
+        return None if now is None else WrittenState(stored=now, was_set=self.held is not before)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from fedflow.base.errors.rendezvous import RendezvousUnreachable
-from fedflow.elastic.backend import Backend, Stored, Written
+from fedflow.elastic.backend import Backend, StoredState, WrittenState
 from fedflow.elastic.executor import Timer
 
 T = TypeVar("T")
@@ -33,10 +33,10 @@ class PatientBackend:
     def now_ms(self) -> int:
         return self._patiently(self._backend.now_ms)
 
-    def get_state(self) -> Stored | None:
+    def get_state(self) -> StoredState | None:
         return self._patiently(self._backend.get_state)
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         return self._patiently(lambda: self._backend.set_state(state, token))
 
     def _patiently(self, call: Callable[[], T]) -> T:

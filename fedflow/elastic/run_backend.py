@@ -11,11 +11,11 @@ from typing import Protocol
 
 from fedflow.base.errors.rendezvous import RendezvousStateCorrupt
 from fedflow.domain.administration.rendezvous import RunReply
-from fedflow.elastic.backend import Stored, Written
+from fedflow.elastic.backend import StoredState, WrittenState
 from fedflow.elastic.stored import bytes_of, text_of
 
 
-class Link(Protocol):
+class RunAccess(Protocol):
     """The way to one run."""
 
     def read(self, known: str | None) -> RunReply:
@@ -28,7 +28,7 @@ class Link(Protocol):
 class RunBackend:
     """See `backend.Backend`. One thread at a time uses it."""
 
-    def __init__(self, name: str, link: Link, *, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, name: str, link: RunAccess, *, monotonic_s: Callable[[], float]) -> None:
         self.name = name
         self._link = link
         self._monotonic_s = monotonic_s
@@ -41,18 +41,18 @@ class RunBackend:
         server_ms, ours_s = self._at
         return server_ms + int((self._monotonic_s() - ours_s) * 1000)
 
-    def get_state(self) -> Stored | None:
+    def get_state(self) -> StoredState | None:
         return self._stored(self._link.read(self._known[0] if self._known is not None else None))
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         text = text_of(state)
         reply = self._link.write(text, token)
         if reply.was_set and reply.token is not None:
             self._known = (reply.token, text)
         stored = self._stored(reply)
-        return None if stored is None else Written(stored=stored, was_set=reply.was_set)
+        return None if stored is None else WrittenState(stored=stored, was_set=reply.was_set)
 
-    def _stored(self, reply: RunReply) -> Stored | None:
+    def _stored(self, reply: RunReply) -> StoredState | None:
         self._at = reply.now_ms, self._monotonic_s()
         if reply.token is None:
             self._known = None
@@ -61,7 +61,7 @@ class RunBackend:
             self._known = (reply.token, reply.text)
         if self._known is None or self._known[0] != reply.token:
             raise RendezvousStateCorrupt(reason="the server left it out")
-        return Stored(
+        return StoredState(
             state=bytes_of(self._known[1]),
             token=reply.token,
             now_ms=reply.now_ms,

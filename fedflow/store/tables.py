@@ -431,7 +431,6 @@ RENDEZVOUS: Final = Table(
         "f_update_time": TIME,
     },
     key=("f_scope", "f_run_id"),
-    indexes=("f_caller", "f_update_time"),
 )
 """The state of a rendezvous, as its members wrote it; see `domain/administration/rendezvous.py`."""
 

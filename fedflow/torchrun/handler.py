@@ -44,7 +44,7 @@ from fedflow.base.errors.rendezvous import (
 )
 from fedflow.elastic.backend import Backend
 from fedflow.elastic.executor import run, steps
-from fedflow.elastic.member import Member, member_name
+from fedflow.elastic.member import MemberIdentity, member_name
 from fedflow.elastic.operators import Operator, close, join, keep_alive, leave
 from fedflow.elastic.patience import PatientBackend
 from fedflow.elastic.run_backend import RunBackend
@@ -99,7 +99,7 @@ class FedflowHandler(RendezvousHandler):  # type: ignore[misc]
         self._rng = SystemRandom()
         self._host = options.local_address or socket.getfqdn()
         self._name = member_name(self._host, process=os.getpid(), number=next(_NUMBERS))
-        self._member = Member(name=self._name)
+        self._member = MemberIdentity(name=self._name)
         self._lock = threading.RLock()  #: of the back end, which one thread at a time uses
         self._seen: tuple[float, State] | None = None  #: the last state, and when it was read
         self._stores: list[TCPStore] = []  #: of this round and the last, at this member
@@ -213,7 +213,7 @@ class FedflowHandler(RendezvousHandler):  # type: ignore[misc]
         )  # fmt: skip
         self._stores = [*self._stores[-1:], store]
         shown = f"[{self._host}]" if ":" in self._host else self._host
-        self._member = Member(name=self._name, address=f"{shown}:{store.port}")
+        self._member = MemberIdentity(name=self._name, address=f"{shown}:{store.port}")
 
     def _meet(self, state: State) -> RendezvousInfo:
         """Return what torch needs of a complete round. Raises: DistError: rank 0 is not there."""

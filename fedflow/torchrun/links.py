@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedflow.elastic.run_backend import Link
+from fedflow.elastic.run_backend import RunAccess
 from fedflow.torchrun.options import Options
 
 _CALL_S = 10.0  #: of one call
 
 
-def open_link(options: Options) -> Link:
+def open_link(options: Options) -> RunAccess:
     """Return the way to a run; nothing is sent yet. Raises: OSError: a certificate is not there."""
     if options.transport == "grpc":
         return _grpc(options)
@@ -27,7 +27,7 @@ def open_link(options: Options) -> Link:
     return client.rendezvous.run(options.settings.run_id, job_id=options.job_id)
 
 
-def _grpc(options: Options) -> Link:
+def _grpc(options: Options) -> RunAccess:
     import grpc
 
     from fedflow.rpc.client.rendezvous import GrpcRun

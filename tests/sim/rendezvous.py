@@ -19,9 +19,9 @@ from random import Random
 from typing import Final
 
 from fedflow.base.errors.rendezvous import RendezvousClosed, RendezvousEnded, RendezvousTimeout
-from fedflow.elastic.backend import Stored, Written
-from fedflow.elastic.executor import Read, Step, Wait, Write, steps
-from fedflow.elastic.member import Member
+from fedflow.elastic.backend import StoredState, WrittenState
+from fedflow.elastic.executor import Pause, ReadState, Step, Steps, WriteState, steps
+from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.operators import Operator, close, join, keep_alive, leave
 from fedflow.elastic.state import Membership, RendezvousSettings, State, state_from_bytes
 from tests.sim.faults import Faults
@@ -33,7 +33,7 @@ HEAL_S: Final = 240.0  #: within this time all that live must agree
 _RETRY_S: Final = 0.5  #: before a call is made again that got no answer
 _SHOWN: Final = 60
 
-Life = Generator[Step, Stored | Written | None, None]
+Life = Generator[Step, StoredState | WrittenState | None, None]
 
 
 class Broken(AssertionError):
@@ -241,7 +241,7 @@ class Meeting:
             self.joined(one, state)
             while True:
                 late = self.rng.random() < 0.05 and not self.healed
-                yield Wait(self.rng.uniform(0.3, 1.1) + 3 * late)
+                yield Pause(self.rng.uniform(0.3, 1.1) + 3 * late)
                 try:
                     state = yield from self.do(keep_alive, one, 2.0)
                 except RendezvousTimeout:
@@ -257,7 +257,7 @@ class Meeting:
                     if leaves:
                         self.counts["exits"] += 1
                         self.say(f"{one.name} leaves")
-                        yield Wait(self.rng.random() * 5)
+                        yield Pause(self.rng.random() * 5)
                     break
 
     def closing(self, one: Living) -> Life:
@@ -269,9 +269,10 @@ class Meeting:
         """Tell whether a round must give way: members of it are gone, or others wait."""
         return state.participants < state.size or bool(state.at(Membership.WAITING))
 
-    def do(self, operator: Operator, one: Living, timeout_s: float) -> Generator[Step, Stored | Written | None, State]:  # fmt: skip  # noqa: E501
+    def do(self, operator: Operator, one: Living, timeout_s: float) -> Steps:
         return steps(
-            operator, member=Member(name=one.name), settings=self.settings, timeout_s=timeout_s,
+            operator, member=MemberIdentity(name=one.name), settings=self.settings,
+            timeout_s=timeout_s,
             monotonic_s=lambda: self.now_s, now_ms=lambda: self.store_ms() + one.skew_ms,
             rng=self.rng,
         )  # fmt: skip
@@ -292,7 +293,7 @@ class Meeting:
 
     # --- steps
 
-    def resume(self, one: Living, life: Life, answer: Stored | Written | None) -> None:
+    def resume(self, one: Living, life: Life, answer: StoredState | WrittenState | None) -> None:
         if one.life is not life or self.living.get(one.name) is not one:
             return  # it died, or does something else
         if one.frozen_until_s > self.now_s:
@@ -303,34 +304,34 @@ class Meeting:
             step = life.send(answer)
         except StopIteration:
             return
-        if isinstance(step, Wait):
+        if isinstance(step, Pause):
             self.at(step.seconds, lambda: self.resume(one, life, None))
         else:
             self.at(self.delay_s(), lambda: self.serve(one, life, step))
 
-    def serve(self, one: Living, life: Life, step: Read | Write) -> None:
+    def serve(self, one: Living, life: Life, step: ReadState | WriteState) -> None:
         """Let the store answer a step; a call without an answer is made again."""
         if self.now_s < self.away_until_s:
             self.at(_RETRY_S, lambda: self.serve(one, life, step))
             return
-        was_set = isinstance(step, Write) and self.cell.write(step.state, step.token)
-        if isinstance(step, Write):
+        was_set = isinstance(step, WriteState) and self.cell.write(step.state, step.token)
+        if isinstance(step, WriteState):
             self.counts["writes lost"] += not was_set
             if was_set and not self.healed and self.rng.random() < 0.03:
                 self.counts["answers lost"] += 1
                 self.at(_RETRY_S, lambda: self.serve(one, life, step))
                 return
         stored = self.held(one)
-        answer: Stored | Written | None = stored
-        if isinstance(step, Write) and stored is not None:
-            answer = Written(stored=stored, was_set=was_set)
+        answer: StoredState | WrittenState | None = stored
+        if isinstance(step, WriteState) and stored is not None:
+            answer = WrittenState(stored=stored, was_set=was_set)
         self.at(self.delay_s(), lambda: self.resume(one, life, answer))
 
-    def held(self, one: Living) -> Stored | None:
+    def held(self, one: Living) -> StoredState | None:
         if self.cell.stored is None:
             return None
         state, token = self.cell.stored
-        return Stored(
+        return StoredState(
             state=state, token=token, now_ms=self.store_ms() + one.skew_ms, since_ms=self.since_ms
         )
 

@@ -22,7 +22,7 @@ _UNREACHABLE: Final = frozenset({"StoreUnavailable", "NotLeading"})
 
 
 class GrpcRun:
-    """One run, over gRPC; see `elastic.run_backend.Link`. Close it, or use it as a context."""
+    """One run, over gRPC; see `elastic.run_backend.RunAccess`. Close it, or use it as a context."""
 
     def __init__(
         self, route: Route, *, party_id: str, run_id: str, server_party: str,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedflow.base.errors.rendezvous import RendezvousNotAllowed
 from fedflow.elastic.actions import apply
 from fedflow.elastic.cleaning import cleaned, without
-from fedflow.elastic.member import Member
+from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.operators import Action
 from fedflow.elastic.state import (
     MAX_MEMBERS,
@@ -24,11 +24,11 @@ from fedflow.elastic.state import (
 )
 from tests.unit.elastic.rendezvous import NOW_MS, SETTINGS, a_state
 
-A = Member(name="a", address="10.0.0.1:29400")
+A = MemberIdentity(name="a", address="10.0.0.1:29400")
 LATER_MS = NOW_MS + 3_000
 
 
-def after(action: Action, state: State, member: Member = A) -> State:
+def after(action: Action, state: State, member: MemberIdentity = A) -> State:
     return apply(action, state, member, SETTINGS, now_ms=LATER_MS)
 
 
@@ -150,7 +150,7 @@ def test_whatever_members_do_the_bytes_can_be_read(steps: list[tuple[Action, str
             state.complete and state.membership_of(name) is Membership.PARTICIPANT
         ):
             action = Action.REMOVE_FROM_PARTICIPANTS
-        state = after(action, state, Member(name=name))
+        state = after(action, state, MemberIdentity(name=name))
         assert state_from_bytes(state_to_bytes(state)) == state
 
 

@@ -15,9 +15,9 @@ from fedflow.base.errors.rendezvous import (
     RendezvousTimeout,
     RendezvousUnreachable,
 )
-from fedflow.elastic.backend import Backend, Stored, Written
+from fedflow.elastic.backend import Backend, StoredState, WrittenState
 from fedflow.elastic.executor import SYNC_S, run, steps
-from fedflow.elastic.member import Member
+from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.memory import MemoryBackend
 from fedflow.elastic.operators import Operator, close, join, keep_alive, leave
 from fedflow.elastic.patience import PatientBackend
@@ -57,7 +57,7 @@ def do(
     timeout_s: float = 10.0,
 ) -> State:  # fmt: skip
     work = steps(
-        operator, member=Member(name=name), settings=SETTINGS, timeout_s=timeout_s,
+        operator, member=MemberIdentity(name=name), settings=SETTINGS, timeout_s=timeout_s,
         monotonic_s=timer.monotonic_s, now_ms=backend.now_ms, rng=Random(1),
     )  # fmt: skip
     return run(work, backend, timer)
@@ -152,7 +152,7 @@ class Overtaken(MemoryBackend):
         super().__init__(timer.now_ms)
         self.times, self.tries = times, 0
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         self.tries += 1
         if self.tries <= self.times:
             other = a_state("bc" if self.tries % 2 else "cd")
@@ -199,12 +199,12 @@ class Away(MemoryBackend):
         super().__init__(timer.now_ms)
         self.timer, self.until_s = timer, until_s
 
-    def get_state(self) -> Stored | None:
+    def get_state(self) -> StoredState | None:
         if self.timer.at_s < self.until_s:
             raise RendezvousUnreachable(address="x", reason="away")
         return super().get_state()
 
-    def set_state(self, state: bytes, token: str | None) -> Written | None:
+    def set_state(self, state: bytes, token: str | None) -> WrittenState | None:
         written = super().set_state(state, token)
         if self.until_s:
             self.until_s = 0.0

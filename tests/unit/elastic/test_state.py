@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.errors.rendezvous import RendezvousStateCorrupt
-from fedflow.elastic.member import ADDRESS_LENGTH, NAME_LENGTH, Member, member_name
+from fedflow.elastic.member import ADDRESS_LENGTH, NAME_LENGTH, MemberIdentity, member_name
 from fedflow.elastic.state import (
     MAX_BYTES,
     Membership,
@@ -92,7 +92,7 @@ def test_names_tell_members_of_one_machine_and_process_apart_and_always_fit() ->
     }
     assert len(names) == 4
     for host in ("", "Übung 1", "h" * 300):
-        Member(name=member_name(host, process=2**40, number=10**9))
+        MemberIdentity(name=member_name(host, process=2**40, number=10**9))
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "address"), [("", ""), ("a b", ""), ("a", "x\n"), ("a\n", "")])
 def test_a_member_with_a_name_that_no_state_holds_is_refused(name: str, address: str) -> None:
     with pytest.raises(ValueError):
-        Member(name=name, address=address)
+        MemberIdentity(name=name, address=address)
