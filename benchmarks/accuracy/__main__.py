@@ -14,6 +14,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy import binning, boosting, columns, features, horizontal, linear, measures
+from benchmarks.accuracy import (
+    binning,
+    boosting,
+    columns,
+    common_bins,
+    features,
+    linear,
+    measures,
+    networks,
+)
 from benchmarks.accuracy.boosters import LIGHTGBM, XGBOOST, installed
 from benchmarks.accuracy.data import DataFolder, NoData
 from benchmarks.accuracy.rows import HEAD, Check, Row
@@ -24,10 +34,12 @@ CHECKS = (
     *features.CHECKS,
     *columns.CHECKS,
     *binning.CHECKS,
+    *common_bins.CHECKS,
     *linear.CHECKS,
     *horizontal.CHECKS,
     *boosting.CHECKS,
     *measures.CHECKS,
+    *networks.CHECKS,
 )
 TOOLS = ("scikit-learn", "statsmodels", "pandas", "numpy")
 OPTIONAL = (XGBOOST, LIGHTGBM)  #: may be lacking; without them trees have fewer references

@@ -53,14 +53,7 @@ line = job.fit()
 names = ["homo_data_split_0", "homo_feature_binning_0", "homo_feature_binning_1",
          "homo_one_hot_0", "homo_one_hot_1", "homo_one_hot_2"]
 tables = {name: rows(line, name) for name in (*names, "homo_feature_binning_2")}
-hosts = {}
-for name in names:
-    found = line.get_component(name)
-    try:
-        hosts[name] = found.get_summary(role="host", party_id=10000)
-    except TypeError:
-        hosts[name] = None
-show(found={name: summary(line, name) for name in names}, tables=tables, hosts=hosts,
+show(found={name: summary(line, name) for name in names}, tables=tables,
      binned=line.get_component("homo_feature_binning_0").get_model_param())
 """
 )

@@ -6,6 +6,7 @@ arbiter gets the sums alone. `binning/homo_rounds.py` says what is counted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from fedflow.components.samples.agreement import digest_of
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import need_rows, numbers, where_of
 from fedflow.components.samples.stored import need_columns, own_model
-from fedflow.sdk import BadData, Context, Model, Outputs, Role, Table, component
+from fedflow.sdk import BadData, Context, Model, Outputs, Role, Table, TableSchema, component
 from fedflow.sdk.errors import CodecError
 
 
@@ -89,11 +90,12 @@ class HomoFeatureBinning:
         return _fit(ctx, table)
 
     def _lead(self, ctx: Context) -> Outputs:
-        if not ctx.params.need_run or ctx.inputs.model:
-            return Outputs()
+        """Lead the rounds; its model says nothing but that there is one, to a run with a model."""
+        if not ctx.params.need_run or own_model(ctx, PARAM) is not None:
+            return Outputs(passed=not ctx.params.need_run)
         state = run_aggregator(ctx, BinningCombiner(), rules=_rules(ctx))
         ctx.log.info("the bins were found in %s rounds", state.round)
-        return Outputs()
+        return Outputs(model=_model(ctx, NO_COLUMNS, {}))
 
 
 def _fit(ctx: Context, table: Table) -> Outputs:
@@ -112,19 +114,35 @@ def _fit(ctx: Context, table: Table) -> Outputs:
         name: ColumnResult(bins=len(points) + missing, points=points)
         for name, points, missing in zip(choice.columns, bins.points, bins.missing, strict=True)
     }
-    party = PartyResult(site=ctx.site, columns=results)
-    header = table.schema.columns
-    model = Model(
-        meta_name=META,
-        param_name=PARAM,
-        meta=meta_of(own, header=header, columns=choice.columns, transformed=choice.transformed),
-        param=param_of(party, header=header, anonymous=anonymous_of(table.schema, ctx.site)),
-    )
+    model = _model(ctx, choice, results, schema=table.schema)
     return Outputs(
         data=(_cut(table, read_model(model)),),
         model=model,
         summary={name: points.tolist() for name, points in zip(results, bins.points, strict=True)},
     )
+
+
+def _model(
+    ctx: Context,
+    choice: Choice,
+    results: Mapping[str, ColumnResult],
+    *,
+    schema: TableSchema | None = None,
+) -> Model:
+    """Return a party's model; that of the arbiter has no columns."""
+    header = schema.columns if schema else ()
+    anonymous = anonymous_of(schema, ctx.site) if schema else ()
+    columns, transformed = choice.columns, choice.transformed
+    party = PartyResult(site=ctx.site, columns=results)
+    return Model(
+        meta_name=META,
+        param_name=PARAM,
+        meta=meta_of(ctx.params.as_own, header=header, columns=columns, transformed=transformed),
+        param=param_of(party, header=header, anonymous=anonymous),
+    )
+
+
+NO_COLUMNS = Choice(columns=(), categories=frozenset(), given={}, transformed=())
 
 
 def _rules(ctx: Context) -> Rules:

@@ -94,9 +94,7 @@ class HomoOneHotEncoder:
         params: HomoOneHotEncoderParams = ctx.params
         model = own_model(ctx, PARAM)
         if ctx.site.role is Role.ARBITER:
-            if params.need_run and params.need_alignment and model is None:
-                run_aggregator(ctx, ValuesCombiner(), rules=_rules(ctx))
-            return Outputs()
+            return _lead(ctx) if model is None else Outputs()
         table = ctx.inputs.first("data")
         if table is None:
             raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
@@ -120,6 +118,17 @@ class HomoOneHotEncoder:
             "transferred_dimension": len(output.schema.columns),
         }
         return Outputs(data=(output,), model=model, summary=summary)
+
+
+def _lead(ctx: Context) -> Outputs:
+    """Lead the rounds; the model says nothing but that there is one, to a run with a model."""
+    params: HomoOneHotEncoderParams = ctx.params
+    if not params.need_run:
+        return Outputs(passed=True)
+    if params.need_alignment:
+        run_aggregator(ctx, ValuesCombiner(), rules=_rules(ctx))
+    empty = Encoding(header=(), values={})
+    return Outputs(model=empty.to_model(need_run=True, meta_name=META, param_name=PARAM))
 
 
 class ValuesPlan(msgspec.Struct, frozen=True, kw_only=True):

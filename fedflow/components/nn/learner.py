@@ -77,6 +77,10 @@ class Learner:
                 raise BadParameter(path="nn_define", reason="the network has no weights to train")
             given = {name: _argument(value) for name, value in optimizer.arguments.items()}
             self._optimizer = made(kind, {"params": parameters, **given}, path="optimizer")
+            # PyTorch imports much at the first step: here, and not within a round's deadline.
+            # Without gradients a step changes nothing.
+            self._optimizer.zero_grad()
+            self._optimizer.step()
 
     @property
     def states(self) -> dict[str, NDArray[Any]]:

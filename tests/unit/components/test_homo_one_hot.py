@@ -45,14 +45,16 @@ def test_all_parties_get_the_columns_of_all_values(tmp_path: Path) -> None:
     assert model is not None
     assert (model.meta_name, model.param_name) == ("OHEAlignmentMeta", "OHEAlignmentParam")
     assert model.param == found[GUEST].model.param  # type: ignore[union-attr]
-    assert found[ARBITER].model is None
+    assert found[ARBITER].model.param["col_map"] == {}  # type: ignore[union-attr]
 
 
 def test_a_model_encodes_other_rows_alone(tmp_path: Path) -> None:
-    model = outputs(run_homo(HomoOneHotEncoder, ROWS, tmp_path))[GUEST].model
+    fitted = outputs(run_homo(HomoOneHotEncoder, ROWS, tmp_path))
+    model, told = fitted[GUEST].model, fitted[ARBITER].model
     assert model is not None
+    assert told is not None
     later = {GUEST: {"id": ["f"], "size": [-3], "hue": ["green"]}}
-    alone = run_homo(HomoOneHotEncoder, later, tmp_path, models={GUEST: model}, arbiter=False)
+    alone = run_homo(HomoOneHotEncoder, later, tmp_path, models={GUEST: model, ARBITER: told})
     found = rows_of(outputs(alone)[GUEST])
     assert [name for name, (cell,) in found.items() if cell == 1] == ["size_-3"]
 

@@ -18,6 +18,7 @@ from fedflow.board.presenters.models.features import (
     stability,
     statistics,
 )
+from fedflow.board.presenters.models.network import network
 from fedflow.board.presenters.models.sections import Cell, Facts, NoticeSection, Section, Tree
 from fedflow.board.presenters.models.selection import selection
 from fedflow.board.presenters.models.visible import own_meta, own_param
@@ -45,6 +46,8 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "DataTransformParam": filling,
     "DataIOParam": filling,
     "OneHotParam": one_hot,
+    "OHEAlignmentParam": one_hot,
+    "HomoNNParam": network,
     "LabelTransformParam": label_codes,
     "SampleWeightModelParam": class_weights,
 }

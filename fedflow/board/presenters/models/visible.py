@@ -12,9 +12,17 @@ from typing import Any, Final
 from fedflow.board.presenters.models.decoding import items, mapping, objects
 from fedflow.domain.site import Role
 
-#: keys, shares of hidden weights and states of trainings: of use to the worker alone
+#: keys, shares of hidden weights, numbers of networks, states of trainings: for the worker alone
 SECRET: Final = frozenset(
-    {"cipher", "private_key", "training_state", "resume_state", "optimizer_state"}
+    {
+        "cipher",
+        "private_key",
+        "training_state",
+        "resume_state",
+        "optimizer_state",
+        "model_bytes",
+        "extra_data_bytes",
+    }  # fmt: skip
 )
 _STATISTICS: Final = (
     "woe_array", "iv_array", "event_count_array", "non_event_count_array", "event_rate_array",
