@@ -22,7 +22,7 @@ SECRET: Final = frozenset(
         "optimizer_state",
         "model_bytes",
         "extra_data_bytes",
-    }  # fmt: skip
+    }
 )
 _STATISTICS: Final = (
     "woe_array", "iv_array", "event_count_array", "non_event_count_array", "event_rate_array",
