@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.accuracy import binning, boosting, columns, features, horizontal, linear, measures
 from benchmarks.accuracy import (
     binning,
     boosting,
     columns,
     common_bins,
     features,
+    horizontal,
     linear,
     measures,
     networks,
