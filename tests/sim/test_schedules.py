@@ -58,7 +58,7 @@ ELASTIC = (
     Faults(elastic=True, stalls_every_s=10, hangs=0.1, loses=0.2, says_twice=0.5, repeats=0.3),
     Faults(
         elastic=True, kills_every_s=5, crashes_every_s=15, cuts_every_s=20, submits_every_s=10,
-        stops_every_s=30, reruns_every_s=20, fails=0.02, commit_errors=0.02,
+        stops_every_s=30, reruns_every_s=20, pauses_every_s=10, fails=0.02, commit_errors=0.02,
     ),
 )  # fmt: skip
 NAMES = ["kills", "crashes", "stalls", "all"]

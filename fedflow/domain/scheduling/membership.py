@@ -76,9 +76,10 @@ def membership(view: JobView, rule: ElasticView, now_ms: int) -> list[Action]:
             LeaveOut(site=s.site, reason=reason, retry_ms=now_ms + _pause_ms(_tries(view, s)))
             for s, reason in lost.items()
         ]
-    if view.status is not JobStatus.RUNNING or view.paused is not None:
+    if view.status is not JobStatus.RUNNING:
         return []
-    return [*_relaunches(view, rule, now_ms), *_joins(view, rule, now_ms)]
+    joins = _joins(view, rule, now_ms) if view.paused is None else ()
+    return [*_relaunches(view, now_ms), *joins]  # what runs goes on while the job is paused
 
 
 def is_present(view: JobView, site: SiteView) -> bool:
@@ -216,7 +217,7 @@ def _too_few(view: JobView, rule: ElasticView, lost: dict[SiteView, Reason], lef
 # --- who comes back -------------------------------------------------------------------------------
 
 
-def _relaunches(view: JobView, rule: ElasticView, now_ms: int) -> Iterator[Action]:
+def _relaunches(view: JobView, now_ms: int) -> Iterator[Action]:
     """Yield the launches of arbiters whose processes were lost."""
     for name in view.dag.order:
         task = view.tasks[name]

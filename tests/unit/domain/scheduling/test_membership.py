@@ -308,6 +308,12 @@ def test_an_arbiter_whose_process_was_lost_is_started_again_after_a_pause() -> N
     assert decide(job, NOW_MS + 1_000) == [LaunchAgain(component="train", version=0, site=ARBITER)]
 
 
+def test_the_rounds_of_a_paused_job_go_on_with_their_arbiter() -> None:
+    paused = Reason(code="Paused", message="by a user")
+    job = view(paused=paused, tasks={"train": task(R, R, arbiter=share(F, "ExecutorDied"))})
+    assert decide(job, NOW_MS + 1_000) == [LaunchAgain(component="train", version=0, site=ARBITER)]
+
+
 @pytest.mark.parametrize(
     "failed",
     [share(F, "BadData"), share(F, "ExecutorDied", launch=MOST_LAUNCHES)],
