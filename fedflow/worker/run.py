@@ -172,6 +172,7 @@ class _Run:
             token=spec.token,
             timeout_s=spec.receive_timeout_s,
             run=spec.federation_run,
+            incarnation=spec.launch,
         )
         self.tracker = ServerTracker(link)
         self.warnings = RunWarnings(strict=spec.strict)
