@@ -184,8 +184,8 @@ class _Run:
             self._sets.append(self._rows("validate", task, header, "validate_data", "eval_data"))
         self._learner = _learner(ctx, stored, self._params)
         self._plan = self._planned()
-        self._state: State | None = None
         self._recorded = 0
+        self._saved = -1  #: round of the last checkpoint
         self._measures: dict[str, dict[str, list[float]]] = {}
 
     def train(self) -> Outputs:
@@ -200,6 +200,7 @@ class _Run:
             took=self._took,
         )
         begun = self._checkpoint()
+        self._saved = -1 if begun is None else begun.round
         state = run_member(ctx, member, rules=_rules(ctx), state=begun)
         losses = losses_in(state)
         self._load(state)
@@ -233,7 +234,6 @@ class _Run:
 
     def _took(self, state: State) -> None:
         """Record what a state says, measure it and store a checkpoint if it is time."""
-        self._state = state
         losses = losses_in(state)
         for number in range(self._recorded, len(losses)):
             record_loss(self._ctx, self._epochs(number + 1) - 1, losses[number])
@@ -246,7 +246,9 @@ class _Run:
         if _due(self._given.validation_freqs, epochs, self._plan.every):
             self._load(state)
             self._measure(epochs - 1)
-        if _due(self._given.checkpoint_save_freqs, epochs, self._plan.every):
+        due = _due(self._given.checkpoint_save_freqs, epochs, self._plan.every)
+        if due and state.round > self._saved:
+            self._saved = state.round
             self._load(state)
             model = self._network(state).to_model(self._params, best=-1)
             save_step(self._ctx, state.round, with_state(model, state))
