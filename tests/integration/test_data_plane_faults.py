@@ -130,6 +130,31 @@ def test_a_transfer_goes_on_where_it_was_when_the_connection_breaks(tmp_path: Pa
         assert proxy.passed < 50 * MIB  # 32 + what was in flight, not 20 + 32
 
 
+@pytest.mark.parametrize(
+    ("values", "times"),
+    [(3 * MIB, 10), pytest.param(5 * 128 * MIB, 10, marks=pytest.mark.heavy)],  # 24 MiB, 5 GiB
+)
+def test_a_value_arrives_although_the_link_is_cut_ten_times(
+    tmp_path: Path, values: int, times: int
+) -> None:
+    array = np.arange(values, dtype=np.int64)
+    guest = make_server(tmp_path, "9999", authority=None)
+    host = make_server(tmp_path, "10000", authority=None)
+    with guest, host, FaultyProxy(host.port) as proxy:
+        guest.route_to({"10000": proxy.port})
+        for server in (guest, host):
+            server.open(S, SITES, token=TOKEN)
+        with guest.handle(S, GUEST, token=TOKEN) as sender, host.handle(S, HOST, token=TOKEN) as to:
+            sender.send("big", array, to=HOST)
+            for cut in range(times):
+                at = (cut + 1) * array.nbytes // (times + 2)
+                until(lambda at=at: proxy.passed >= at or host.plane.stats().unread == 1)
+                proxy.reset()
+            assert np.array_equal(to.recv("big", from_=GUEST, timeout_s=1000), array)
+            sender.flush(60)
+        assert proxy.passed < 2 * array.nbytes + times * 16 * MIB
+
+
 def test_a_peer_that_accepts_and_stops_reading_is_noticed_and_gone_around(
     tmp_path: Path, authority: Authority
 ) -> None:
