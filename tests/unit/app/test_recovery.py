@@ -34,7 +34,15 @@ class Recorded(NoSessions):
 
     opened: list[Site]
 
-    def open_session(self, session: str, site: Site, *, token: str, sites: Sequence[Site]) -> None:
+    def open_session(
+        self,
+        session: str,
+        site: Site,
+        *,
+        token: str,
+        sites: Sequence[Site],
+        incarnation: int = 0,
+    ) -> None:
         self.opened.append(site)
 
 
