@@ -58,6 +58,7 @@ from fedflow.sdk import (
 )
 
 MOST_TRIES: Final = 10  #: of one round, one after the other
+RECOVERY_S: Final = 5.0  #: least last call after a launch again: who has the latest state may come
 
 
 class Phase(Enum):
@@ -357,9 +358,12 @@ class Aggregator:
             if is_late:
                 raise self._too_few(count, now_s)
             return
-        if self._deadline_s is not None and self._deadline_s > now_s + elastic.last_call_s:
-            self._deadline_s = now_s + elastic.last_call_s
-        if full or is_late or (elastic.last_call_s == 0):
+        last_call_s = elastic.last_call_s
+        if self._launch and self.state is None:
+            last_call_s = max(last_call_s, RECOVERY_S)
+        if self._deadline_s is not None and self._deadline_s > now_s + last_call_s:
+            self._deadline_s = now_s + last_call_s
+        if full or is_late or last_call_s == 0:
             for site in expected:
                 if site not in self._ready:
                     self._miss(site, "it was not ready", now_s)
