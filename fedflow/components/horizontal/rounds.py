@@ -58,10 +58,16 @@ class State:
     arrays: Arrays
     notes: Mapping[str, Any] = field(default_factory=dict)  #: plain JSON
     ended: bool = False
+    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
-        """Return a name of all of it (SHA-256)."""
+        """Return a name of all of it (SHA-256), computed once."""
+        if not self._digest:
+            self._digest.append(self._computed())
+        return self._digest[0]
+
+    def _computed(self) -> str:
         about = [self.round, layout_of(self.arrays), self.notes, self.ended]
         text = json.dumps(about, sort_keys=True, allow_nan=False)
         found = hashlib.sha256(text.encode())
