@@ -32,6 +32,8 @@ from tests.e2e.servers import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 FEATURES = 10
+ROUNDS = 15
+PATIENT = "FedAvg(min_train_nodes=3, min_evaluate_nodes=3, min_available_nodes=3)"
 
 RAISING = """
 from flwr.serverapp import ServerApp
@@ -60,6 +62,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     raising = provider / "projects" / "raising_app"
     shutil.copytree(provider / "projects" / "numpy_app", raising)
     (raising / "numpy_app" / "server_app.py").write_text(RAISING)
+    patient = provider / "projects" / "patient_app"
+    shutil.copytree(provider / "projects" / "numpy_app", patient)
+    code = (patient / "numpy_app" / "server_app.py").read_text()
+    (patient / "numpy_app" / "server_app.py").write_text(code.replace("FedAvg()", PATIENT))
     settings = {**QUICK, "FEDFLOW__PROVIDER__ALLOWED_FOLDERS": json.dumps([str(place)])}
     with two_parties(tmp_path_factory.mktemp("s"), settings=settings) as pair:
         head, *rows = (DATA / "breast_hetero_guest.csv").read_text().splitlines()
@@ -164,20 +170,36 @@ def test_what_a_project_has_not_is_refused_at_the_submit(
     assert said in str(raised.value)
 
 
-def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair) -> None:
-    slow = {"features": FEATURES, "local-epochs": 3000, "num-server-rounds": 15}
-    dsl, conf = flower_job(run_config=slow)
+def killed_in_mid_run(pair: Pair, *, rejoin: bool, **parameters: Any) -> str:
+    """Return an elastic job with three ClientApps, whose host's was killed after a round."""
+    slow = {"features": FEATURES, "local-epochs": 10_000, "num-server-rounds": ROUNDS}
+    dsl, conf = flower_job(run_config=slow, **parameters)
     conf["role"]["host"] = [HOST_ID, GUEST_ID]  # the guest's server has a ClientApp more
-    elastic = {"min_parties": 2, "rejoin": False}
+    elastic = {"min_parties": 2, "rejoin": rejoin}
     conf["job_parameters"] = {"common": {"elastic": elastic, "task_cores": 1}}
     job_id = pair.guest.client.submit(dsl, conf).job_id
     pid = pair.host.wait_executor(job_id, component="flower_0", site=HOST)
     wait_for(lambda: pair.host.client.metrics(job_id, "flower_0", site=ARBITER), "a first round")
     os.kill(pid, signal.SIGKILL)
     ended(pair, job_id, "success")
+    return job_id
+
+
+def test_a_client_that_is_killed_is_left_out_of_an_elastic_job(pair: Pair) -> None:
+    job_id = killed_in_mid_run(pair, rejoin=False)
     summary = pair.host.client.summary(job_id, "flower_0", site=ARBITER)
     assert list(summary["left"]) == [HOST.key]
-    assert summary["rounds"] == 15
+    assert summary["rounds"] == ROUNDS
+
+
+def test_a_client_that_is_killed_is_launched_again_and_takes_part(pair: Pair) -> None:
+    """The strategy of this app waits until it has three nodes."""
+    job_id = killed_in_mid_run(pair, rejoin=True, app="patient_app")
+    summary = pair.host.client.summary(job_id, "flower_0", site=ARBITER)
+    assert list(summary["left"]) == [HOST.key]
+    own = pair.host.client.metrics(job_id, "flower_0", site=HOST)
+    steps = [step for metric in own if metric.name == "train_loss" for step, _ in metric.points]
+    assert max(steps) == ROUNDS
 
 
 def arrays_of(model: Any) -> list[Any]:
