@@ -16,6 +16,7 @@ from fedflow.domain.site import Site
 from tests.e2e.jobs import Json
 from tests.e2e.servers import (
     ARBITER,
+    DATA,
     GUEST,
     GUEST_ID,
     HOST,
@@ -230,3 +231,74 @@ def test_too_few_parties_end_the_job_with_the_reason(three: Three, tmp_path: Pat
     assert reason is not None
     assert reason.code == "TooFewParties"
     assert reason.message.startswith("2 of 3 parties needed are left: host 10001 is lost")
+
+
+# --- a real training ------------------------------------------------------------------------------
+
+
+def training(rounds: int) -> tuple[Json, Json]:
+    """Return a job that trains HomoLR on the rows of all parties."""
+    out = {"data": ["data"]}
+    dsl: Json = {
+        "components": {
+            "reader_0": {"module": "Reader", "output": out},
+            "data_transform_0": {
+                "module": "DataTransform",
+                "input": {"data": {"data": ["reader_0.data"]}},
+                "output": {**out, "model": ["model"]},
+            },
+            "homo_lr_0": {
+                "module": "HomoLR",
+                "input": {"data": {"train_data": ["data_transform_0.data"]}},
+                "output": {**out, "model": ["model"]},
+            },
+        }
+    }
+    conf: Json = {
+        "dsl_version": 2,
+        "initiator": {"role": "guest", "party_id": GUEST_ID},
+        "role": {
+            "guest": [GUEST_ID], "host": [HOST_ID, SECOND.party_id], "arbiter": [HOST_ID],
+        },
+        "job_parameters": {
+            "common": {
+                "task_cores": 1,
+                "elastic": {"min_parties": 2, "round_deadline_s": 10, "last_call_s": 1},
+            }
+        },
+        "component_parameters": {
+            "common": {
+                "reader_0": {"table": {"namespace": "experiment", "name": "rows"}},
+                "data_transform_0": {"with_label": True, "label_name": "y"},
+                "homo_lr_0": {"max_iter": rounds, "early_stop": "diff", "tol": 0.0},
+            }
+        },
+    }  # fmt: skip
+    return dsl, conf
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("victim", [SECOND, ARBITER], ids=str)
+def test_a_training_outlives_an_executor_and_takes_its_next_one(
+    three: Three, tmp_path: Path, victim: Site
+) -> None:
+    """It is killed in the middle of the rounds."""
+    header, *rows = (DATA / "breast_hetero_guest.csv").read_text().splitlines()
+    for part, party in enumerate(three.all):
+        path = tmp_path / f"{part}.csv"
+        path.write_text("\n".join([header, *rows[part::3]]))
+        assert party.upload(path, "rows", drop=True).succeeded
+    job_id = three.guest.client.submit(*training(150)).job_id
+    pid = three.of(victim).wait_executor(job_id, component="homo_lr_0", site=victim)
+    wait_for(lambda: progress(three, job_id) > 0.1, "some rounds", within_s=90)
+    os.kill(pid, signal.SIGKILL)
+    ends = three.ends(job_id, within_s=200)
+    assert set(ends.values()) == {"success"}, three.guest.client.job(job_id)
+    tasks = {t.site: t.status for t in three.guest.client.job(job_id).tasks
+             if t.component == "homo_lr_0"}  # fmt: skip
+    assert tasks == dict.fromkeys((s.key for s in ALL), "success")
+
+
+def progress(three: Three, job_id: str) -> float:
+    tasks = three.guest.client.job(job_id).tasks
+    return max((t.progress or 0 for t in tasks if t.component == "homo_lr_0"), default=0)
