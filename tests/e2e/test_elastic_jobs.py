@@ -302,3 +302,14 @@ def test_a_training_outlives_an_executor_and_takes_its_next_one(
 def progress(three: Three, job_id: str) -> float:
     tasks = three.guest.client.job(job_id).tasks
     return max((t.progress or 0 for t in tasks if t.component == "homo_lr_0"), default=0)
+
+
+@pytest.mark.heavy
+def test_a_frozen_host_is_left_out_once_the_others_have_ended(three: Three, tmp_path: Path) -> None:
+    job_id = submit(three, tmp_path, round_deadline_s=3)
+    for site in ALL:
+        begun(tmp_path, site)
+    frozen = three.second.wait_executor(job_id, component="rounds_0", site=SECOND)
+    os.kill(frozen, signal.SIGSTOP)
+    go_on(tmp_path)
+    ends_well(three, job_id, host_10001="pass")

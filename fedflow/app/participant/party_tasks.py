@@ -132,7 +132,9 @@ class PartyTasks(UseCase):
         if seen not in TASK_FINAL or task.handle is not None:
             raise StillEnding(job_id=task.key.job_id, site=task.key.site)
         tx.tasks.relaunch(task.key, launch, seen=seen, now_ms=now_ms)
-        return tx.tasks.get(task.key) or task
+        key = task.key
+        tx.tracking.drop_metrics(key.job_id, key.component, key.site)  # it tells its own again
+        return tx.tasks.get(key) or task
 
     def excuse(self, tx: Tx, task: TaskRecord, reason: Reason | None, effects: AfterCommit) -> None:
         """Let a party task of an elastic job pass, as its host is absent, and stop its process."""

@@ -11,6 +11,7 @@ from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.jobs import JobEnded, StillEnding, SubmitRefused, WrongSite
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.wire.task_report import MetricBatch
 from tests.unit.app.fakes import HOST, OneServer, conf, create_body, dsl
 
 KEY = JobKey(job_id="1", site=HOST)
@@ -100,6 +101,22 @@ def test_a_task_that_runs_is_not_launched_again(host: OneServer) -> None:
     with pytest.raises(StillEnding):
         start(host, 1)
     assert host.task(TASK).launch == 0
+
+
+def test_a_launch_tells_its_own_metrics(host: OneServer) -> None:
+    def told() -> list[Any]:
+        with host.store.read() as tx:
+            return [m.points for m in tx.tracking.metrics("1", "a", HOST, version=0)]
+
+    def save(*points: tuple[int, float]) -> None:
+        batch = MetricBatch(namespace="train", name="loss", start=0, points=list(points))
+        host.core.workers.save_metrics(TASK, str(host.task(TASK).token), [batch])
+
+    save((0, 0.7), (1, 0.6))
+    dies(host)
+    start(host, 1)
+    save((5, 0.3))
+    assert told() == [((5, 0.3),)]
 
 
 def test_reports_name_their_launch(host: OneServer) -> None:
