@@ -80,8 +80,9 @@ def create_handler(params: RendezvousParameters) -> FedflowHandler:
     )  # fmt: skip
     clock = SystemClock()
     backend = RunBackend(NAME, open_link(options), monotonic_s=clock.monotonic_s)
+    first = PatientBackend(backend, _Timer(), limit_s=options.connect_timeout_s)
     with _as_torch():
-        found = backend.get_state()
+        found = first.get_state()
         if found is not None:
             state_from_bytes(found.state)
     return FedflowHandler(options, backend)

@@ -30,6 +30,7 @@ class Options:
     ca: str | None = None  #: PEM file of authorities; without it gRPC has no TLS
     certificate: str | None = None
     key: str | None = None
+    connect_timeout_s: float = 30.0  #: how long an agent that starts waits for the server
     reconnect_timeout_s: float = 120.0  #: how long who joins or leaves waits for the server
 
 
@@ -52,7 +53,7 @@ def read_options(
     if any(files) and not all(files):
         raise ValueError("ca, certificate and key go together")
     times = {_TIMES[key]: _seconds(key, given[key]) for key in _TIMES.keys() & given.keys()}
-    reconnect_s = times.pop("reconnect_timeout_s", 120.0)
+    waits = {name: times.pop(name) for name in _WAITS & times.keys()}
     settings = RendezvousSettings(
         run_id=run_id,
         min_members=min_nodes,
@@ -64,8 +65,7 @@ def read_options(
     party = texts.get("party_id", "0")
     return Options(
         host=host, port=port, settings=settings, local_address=local_addr or None,
-        reconnect_timeout_s=reconnect_s,
-        **{"party_id": party, "server_party": party, **texts},
+        **{"party_id": party, "server_party": party, **texts, **waits},
     )  # fmt: skip
 
 
@@ -75,8 +75,10 @@ _TIMES: Final = {
     "close_timeout": "close_timeout_s",
     "heartbeat_timeout": "heartbeat_timeout_s",
     "keep_alive_interval": "keep_alive_interval_s",
+    "connect_timeout": "connect_timeout_s",
     "reconnect_timeout": "reconnect_timeout_s",
 }
+_WAITS: Final = frozenset({"connect_timeout_s", "reconnect_timeout_s"})
 _TEXTS: Final = frozenset(
     {"transport", "job_id", "app_key", "secret", "party_id", "server_party", "ca", "certificate"}
     | {"key"}

@@ -55,7 +55,7 @@ def test_a_server_that_is_not_there_is_torchs_connection_error() -> None:
 
     for transport in ("http", "grpc"):
         with pytest.raises(RendezvousConnectionError, match=r"127\.0\.0\.1:1"):
-            create_handler(parameters("127.0.0.1:1", transport=transport))
+            create_handler(parameters("127.0.0.1:1", transport=transport, connect_timeout="0"))
 
 
 def test_a_corrupt_state_is_torchs_state_error(server: Place) -> None:
@@ -106,6 +106,19 @@ def test_agents_of_parties_meet_over_grpc(tmp_path: Path) -> None:
         place = own.server.place
         assert place is not None
         meet(parameters(f"127.0.0.1:{place.grpc_port}", size=2, transport="grpc"))
+
+
+def test_a_server_that_asks_for_signatures_gets_them(tmp_path: Path) -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    from fedflow.torchrun.handler import create_handler
+
+    client = {"switch": True, "http_app_key": "a", "http_secret_key": "s"}
+    with serving(tmp_path / "home", {"authentication": {"client": client}}) as own:
+        meet(parameters(address(own), size=2, app_key="a", secret="s"))
+        for wrong in ({}, {"app_key": "a", "secret": "t"}):
+            with pytest.raises(RendezvousError, match=r"TIMESTAMP|signature is wrong"):
+                create_handler(parameters(address(own), **wrong))
 
 
 def meet(given: Any) -> None:

@@ -163,6 +163,7 @@ def test_without_a_server_every_noun_says_so_and_ends_with_4(shell, words):
         (("job", "clean", "-j", "7"), "/v1/job/clean"),
         (("queue", "clean"), "/v1/job/clean/queue"),
         (("table", "delete-disabled"), "/v1/table/disable/delete"),
+        (("rendezvous", "delete", "r", "--scope", "party:0"), "/v1/rendezvous/remove"),
         (("tracking", "delete-metrics", "-j", "7"), "/v1/tracking/component/metric/delete"),
     ],
 )
@@ -170,6 +171,8 @@ def test_what_loses_something_asks_first(shell, words, path):
     shell.answer(path, data={"tables": [], "metrics": 0} if path == "/v1/job/clean" else [])
     if path == "/v1/job/clean/queue":
         shell.answer(path, data={})
+    if path == "/v1/rendezvous/remove":
+        shell.answer(path, data=True)
     if path == "/v1/model/branch/delete":
         shell.answer(path, data={"model_id": "m", "model_version": "1", "detail": {}})
     assert shell(*words, text="n\n").exit_code == 1

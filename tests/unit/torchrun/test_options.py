@@ -30,15 +30,17 @@ def test_what_is_not_said_has_torchs_defaults() -> None:
 def test_every_key_of_the_documentation_is_read() -> None:
     found = options(
         join_timeout="9", last_call_timeout="0", close_timeout="8", keep_alive_interval="0.5",
-        keep_alive_max_attempt="4", heartbeat_timeout="7", reconnect_timeout="6", app_key="k",
-        secret="s", job_id="1", transport="grpc", party_id="9999", ca="a", certificate="b", key="c",
+        keep_alive_max_attempt="4", heartbeat_timeout="7", reconnect_timeout="6",
+        connect_timeout="5", app_key="k", secret="s",
+        job_id="1", transport="grpc", party_id="9999", ca="a", certificate="b", key="c",
     )  # fmt: skip
     assert found.settings == RendezvousSettings(
         run_id="r", min_members=1, max_members=3, join_timeout_s=9, last_call_s=0,
         close_timeout_s=8, keep_alive_interval_s=0.5, keep_alive_attempts=4, heartbeat_timeout_s=7,
     )  # fmt: skip
     assert (found.transport, found.party_id, found.server_party) == ("grpc", "9999", "9999")
-    assert (found.reconnect_timeout_s, found.app_key, found.job_id) == (6, "k", "1")
+    assert (found.connect_timeout_s, found.reconnect_timeout_s) == (5, 6)
+    assert (found.app_key, found.job_id) == ("k", "1")
 
 
 @pytest.mark.parametrize(
