@@ -13,6 +13,8 @@ from tests.clients.horizontal_pipelines import PREPARED, ROWS, homo_nn_job, homo
 
 Json = dict[str, Any]
 
+MODEL_ID = "arbiter-10000#guest-9999#host-10000#model"
+
 
 @pytest.fixture(scope="module")
 def homo(deployment: Deployment) -> Deployment:
@@ -83,6 +85,27 @@ def test_a_network_is_trained_as_the_sdk_sends_it_and_predicts(homo: Deployment)
     assert model["data"]["epochIdx"] == 20
     loss = client.ok("tracking", "metric-all", *about, "-cpn", "homo_nn_0")["train"]["loss"]["data"]
     assert [loss[0][1], loss[-1][1]] == [learnt["loss_history"][0], learnt["loss_history"][-1]]
+
+    which = ("--model-id", MODEL_ID, "--model-version", job_id)
+    listed = "reader_0,data_transform_0,homo_nn_0"
+    version = client.ok("model", "deploy", *which, "--cpn-list", listed)["model_version"]
+    conf = {
+        "dsl_version": 2,
+        "initiator": {"role": "guest", "party_id": 9999},
+        "role": {"guest": [9999], "host": [10000], "arbiter": [10000]},
+        "job_parameters": {
+            "common": {"job_type": "predict", "model_id": MODEL_ID, "model_version": version}
+        },
+        "component_parameters": {
+            "role": {
+                role: {"0": {"reader_0": {"table": {"name": name, "namespace": "experiment"}}}}
+                for role, name in (("guest", "homo_guest"), ("host", "homo_host"))
+            }
+        },
+    }
+    answer = client.flow("job", "submit", "-c", client.file("predict.json", conf))
+    assert answer["retcode"] == 0, answer
+    assert homo.wait(client, answer["jobId"])["f_status"] == "success"
 
 
 pytestmark = pytest.mark.timeout(600)
