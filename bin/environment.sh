@@ -75,7 +75,6 @@ install_dev() {
 }
 
 # install_torch PYTHON WORDS...: torch for the tests of torchrun and HomoNN. From PyPI it would be a build with CUDA, several GB.
-# install_torch PYTHON WORDS...: torch for the tests of torchrun. From PyPI it would be a build with CUDA, several GB.
 TORCH=2.13.0
 install_torch() { run_pip "$1" install --no-compile "${@:2}" "torch==$TORCH"; }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
@@ -12,7 +12,9 @@ from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
 from fedflow.domain.site import Site
-from fedflow.wire.api.traces import JobTrace
+
+if TYPE_CHECKING:
+    from fedflow.wire.api.traces import JobTrace
 
 STARTING: Final = "it is starting"  #: why an executor cannot start processes yet
 
