@@ -9,6 +9,7 @@ from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.store import SchemaTooNew
+from fedflow.store.job_tables import SCHEDULED_PARTY_TASK, TASK
 from fedflow.store.schema import Schema
 from fedflow.store.tables import RENDEZVOUS, SCHEMA_VERSION, TABLES
 
@@ -33,14 +34,16 @@ def _all_tables(schema: Schema) -> None:
         schema.table(table)
 
 
-def _rendezvous(schema: Schema) -> None:
+def _elastic(schema: Schema) -> None:
     schema.table(RENDEZVOUS)
+    for table in (TASK, SCHEDULED_PARTY_TASK):
+        schema.add_column(table.name, "f_launch", table.columns["f_launch"])
 
 
 #: a released schema changes by a further step only, beside the change of the declaration
 STEPS: Final[tuple[Step, ...]] = (
     Step(number=1, name="tables", up=_all_tables),
-    Step(number=2, name="rendezvous", up=_rendezvous),
+    Step(number=2, name="elastic", up=_elastic),
 )
 
 

@@ -68,6 +68,21 @@ def test_the_steps_make_exactly_the_declared_tables(database):
             assert schema.key(table.name) == list(table.key), table
 
 
+def test_a_database_of_schema_1_gets_launches_and_rendezvous(database):
+    def of_before(schema):
+        for table in TABLES:
+            if table.name != "t_rendezvous":
+                lacks = "f_launch" in table.columns
+                schema.table(_older(table, lacks="f_launch") if lacks else table)
+
+    with database.schema() as schema:
+        migrate(schema, Clock(), steps=(Step(number=1, name="tables", up=of_before),))
+        assert "f_launch" not in schema.columns("t_task")
+        migrate(schema, Clock())
+        for table in TABLES:
+            assert set(table.columns) <= set(schema.columns(table.name)), table
+
+
 def test_a_step_that_is_done_twice_changes_nothing(database):
     with database.schema() as schema:
         for _ in range(2):

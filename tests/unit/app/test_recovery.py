@@ -35,17 +35,7 @@ class Recorded(NoSessions):
     opened: list[Site]
 
     def open_session(
-<<<<<<< HEAD
-        self,
-        session: str,
-        site: Site,
-        *,
-        token: str,
-        sites: Sequence[Site],
-        incarnation: int = 0,
-=======
         self, session: str, site: Site, *, token: str, sites: Sequence[Site], incarnation: int
->>>>>>> d2f05e9f (tests: sessions of recovered executors have an incarnation)
     ) -> None:
         self.opened.append(site)
 
