@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import JobBody, Text
+from fedflow.web.requests import Flag, JobBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
 from fedflow.wire.api.traces import JobTrace
@@ -24,7 +24,7 @@ class TraceBody(JobBody, frozen=True):
 class RecordBody(JobBody, frozen=True):
     """A job, and whether each of its values is recorded."""
 
-    is_on: bool
+    is_on: Flag
 
 
 @route(job_trace, "/query", body=TraceBody, data=JobTrace, own=True, read_only=True)
@@ -36,5 +36,5 @@ def query(body: TraceBody) -> Response:
 @route(job_trace, "/record", body=RecordBody, data=JobTrace, own=True)
 def record(body: RecordBody) -> Response:
     """Record each value of a job from now on, or no more; nothing of its contents."""
-    services().job_traces.record(body.job_id, is_on=body.is_on)
+    services().job_traces.record(body.job_id, is_on=bool(body.is_on))
     return success(services().job_traces.of(body.job_id))

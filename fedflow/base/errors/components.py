@@ -143,5 +143,5 @@ class ExtraMissing(FedflowError):
     """{what} needs {package}, which is not installed at this party."""
 
     code, retcode, http = 1716, 100, 409
-    public = ("what", "package")
+    public = ("package",)
     hint = "Install the extra that it belongs to, `pip install fedflow[nn]` for PyTorch."

@@ -19,7 +19,7 @@ from fedflow.testing.run import RunResult, run_component
 GUEST = Site(Role.GUEST, "9999")
 HOST = Site(Role.HOST, "10000")
 ARBITER = Site(Role.ARBITER, "10002")
-SHARED = Path("/work/shared/data")
+DATA = Path(__file__).parents[3] / "examples" / "data"
 BASE: dict[str, Any] = {
     "learning_rate": 0.15,
     "alpha": 0.01,
@@ -53,7 +53,7 @@ def table_of(ids: Any, labels: Any, features: Any) -> pa.Table:
 
 def scaled_breast(party: str) -> pa.Table:
     """Return a party's rows of breast_homo, standard scaled by its own mean and spread."""
-    rows = pyarrow.csv.read_csv(SHARED / f"breast_homo_{party}.csv")
+    rows = pyarrow.csv.read_csv(DATA / f"breast_homo_{party}.csv")
     names = [name for name in rows.column_names if name not in {"id", "y"}]
     features = np.column_stack([rows[name].to_numpy() for name in names])
     features = (features - features.mean(axis=0)) / features.std(axis=0)

@@ -15,7 +15,6 @@ from tests.unit.components.homo_lr_parties import (
     ARBITER,
     GUEST,
     HOST,
-    SHARED,
     arrays,
     auc,
     federated_averaging,
@@ -57,7 +56,6 @@ def test_masked_and_plain_trainings_give_the_same_model_bit_for_bit(tmp_path: Pa
     assert np.array_equal(masked, plain)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="without the shared data")
 def test_breast_homo_reaches_the_measured_accuracy(tmp_path: Path) -> None:
     data = {s: {"train_data": scaled_breast(s.role.value)} for s in (GUEST, HOST)}
     found = outputs_of(fit(tmp_path, data, max_iter=30))

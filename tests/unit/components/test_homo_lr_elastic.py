@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from fedflow.components.horizontal.homo_lr import HomoLR
 from fedflow.components.horizontal.rounds import HISTORY
@@ -21,7 +20,6 @@ from tests.unit.components.homo_lr_parties import (
     ARBITER,
     BASE,
     GUEST,
-    SHARED,
     arrays,
     auc,
     federated_averaging,
@@ -154,7 +152,6 @@ def run_with_absence(run: Run, lost: Site, *, dies: int, back: int) -> Any:
     return outputs_of({**results, **again})
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="without the shared data")
 def test_a_party_that_misses_three_of_ten_rounds_costs_less_than_a_hundredth_of_auc(
     tmp_path: Path,
 ) -> None:
