@@ -8,19 +8,22 @@ import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import click
 
+from tests.chaos.elastic import run_elastic, scenarios
 from tests.chaos.faults import ALL, KILLS
 from tests.chaos.namespaces import permitted
 from tests.chaos.report import to_json, to_text
 from tests.chaos.run import Options, run
 
+MOST_PARTIES = 3  #: without --elastic
+
 
 @click.command(help=__doc__)
 @click.option("--minutes", default=30.0, show_default=True, help="How long faults are done.")
-@click.option("--parties", type=click.IntRange(2, 3), default=2, show_default=True)
+@click.option("--parties", type=click.IntRange(2, 10), default=2, show_default=True)
 @click.option(
     "--store",
     type=click.Choice(["sqlite", "mysql"]),
@@ -64,6 +67,7 @@ from tests.chaos.run import Options, run
     metavar="JOBS",
     help="Only kill processes until so many jobs were accepted.",
 )
+@click.option("--elastic", is_flag=True, help="Faults at the stages of horizontal trainings.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -72,8 +76,12 @@ from tests.chaos.run import Options, run
 def main(
     minutes: float, parties: int, store: str, network: Literal["auto", "netns", "proxy"],
     servers: int, seed: int | None, users: int, kinds: str | None, offset_s: float,
-    soak: int | None, out: Path | None,
+    soak: int | None, elastic: bool, out: Path | None,
 ) -> None:  # fmt: skip
+    if elastic:
+        _run_elastic(minutes, max(3, parties), seed)
+    if parties > MOST_PARTIES:
+        raise click.UsageError(f"only --elastic has more than {MOST_PARTIES} parties")
     chosen = kinds.split(",") if kinds else KILLS if soak else tuple(ALL)
     if unknown := set(chosen) - ALL.keys():
         raise click.UsageError(
@@ -105,6 +113,23 @@ def main(
     (out / "report.md").write_text(to_text(outcome) + "\n")
     click.echo(to_text(outcome))
     sys.exit(1 if outcome.anomalies else 0)
+
+
+def _run_elastic(minutes: float, parties: int, seed: int | None) -> NoReturn:
+    """Hurt horizontal trainings, and exit with 1 if one did not end as it must."""
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+
+    def say(line: str) -> None:
+        click.echo(f"{datetime.now():%H:%M:%S} {line}")
+
+    say(f"seed {seed}, {parties} parties")
+    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
+        results = run_elastic(
+            scenarios(seed), Path(folder), parties=parties, minutes=minutes, say=say
+        )
+    wrong = sum(len(one.anomalies) for one in results)
+    say(f"{len(results)} scenarios, {wrong} anomalies")
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from tests.e2e.servers import (
     wait_for,
 )
 
-IDS = ("9999", "10000", "10001")
+IDS = ("9999", *map(str, range(10000, 10020)))
 SECOND = "b"  #: ends the name of the second server of a party
 CORES = 8
 LEASE_S = 15
@@ -52,6 +52,7 @@ START_S = 180.0  #: how long the first start of a server may take
 HTTP_S = (3.0, 20.0)  #: seconds to connect, and to answer
 HOME_MIB = 512
 CLOCK = Path(__file__).parent / "clock" / "sitecustomize.py"
+STOP_AT = CLOCK.with_name("stop_at.py")
 
 
 class ChaosParty(Party):
@@ -63,6 +64,7 @@ class ChaosParty(Party):
     def __init__(
         self, name: str, *, folder: Path, address: Address, tls: Path,
         database: Database | None, offset_s: float, second: SecondServer | None = None,
+        more: Mapping[str, str] | None = None, stops: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
         self.id = party_id = id_of(name)
@@ -71,6 +73,7 @@ class ChaosParty(Party):
         self.database = database
         self._clock_dir = folder / "clock"
         settings = {**SETTINGS, **address.settings, **(database.settings if database else {})}
+        settings |= more or {}
         self.shared = folder / "home"
         if second is not None:
             self.shared = second.shared
@@ -94,6 +97,10 @@ class ChaosParty(Party):
         self.client = Client(self.url, timeout_s=HTTP_S[1])
         self._clock_dir.mkdir()
         shutil.copy(CLOCK, self._clock_dir)
+        self.stops = self._clock_dir / "stops"  #: see `clock/stop_at.py`
+        if stops:
+            self.stops.mkdir()
+            shutil.copy(STOP_AT, self._clock_dir)
         (self._clock_dir / "offset_ns").write_bytes(bytes(8))
         self.step_clock(0.0)
 
@@ -235,12 +242,14 @@ class World:
 @contextmanager
 def world(
     folder: Path, *, parties: int, mysql: bool, namespaces: bool, rng: Random,
-    offset_s: float = 0.0, servers: int = 1,
+    offset_s: float = 0.0, servers: int = 1, settings: Mapping[str, str] | None = None,
+    stops: bool = False,
 ) -> Iterator[World]:  # fmt: skip
     """Run so many parties below `folder`, with mutual TLS, until the block ends.
 
     The wall clock of the second one is off by `offset_s` seconds. The first one may have two
-    servers; that needs `mysql`, and no `namespaces`.
+    servers; that needs `mysql`, and no `namespaces`. `settings` are added to those of all servers.
+    With `stops` executors can be stopped at a stage of a round.
     """
     ids = IDS[:parties]
     names = (*ids, ids[0] + SECOND) if servers > 1 else ids
@@ -272,6 +281,7 @@ def world(
                 name, folder=own, address=by_party(address, own=id_of(name)), tls=tls,
                 database=databases.get(id_of(name)),
                 offset_s=offset_s if name == ids[1] else 0.0, second=second,
+                more=settings, stops=stops,
             )  # fmt: skip
             stack.callback(_end, party)
             found[name] = party.start()

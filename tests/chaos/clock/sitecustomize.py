@@ -21,3 +21,6 @@ def _time_ns() -> int:
 
 
 time.time_ns = _time_ns
+
+if (Path(__file__).parent / "stop_at.py").exists():
+    import stop_at  # noqa: F401  # pyright: ignore
