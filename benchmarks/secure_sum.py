@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedflow.components.secure_aggregation.aggregator import Aggregator
+from fedflow.components.secure_aggregation.aggregator import SecureSum
 from fedflow.components.secure_aggregation.fixed_point import decode, encode
-from fedflow.components.secure_aggregation.member import Member
-from fedflow.components.secure_aggregation.plan import Plan, Stage, choose_plan
+from fedflow.components.secure_aggregation.member import SecureMember
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage, choose_plan
 
 T = TypeVar("T")
 PIECE = 1 << 20  #: bytes of a vector that go through the pipe at a time
@@ -76,7 +76,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def aggregate(pipe: Connection, plan: Plan, lost: list[str], threads: int) -> None:
+def aggregate(pipe: Connection, plan: SumPlan, lost: list[str], threads: int) -> None:
     """The aggregator's process: a plain sum, then a secure one."""
     watch = Watch()
     start_mib = peak_mib()
@@ -89,10 +89,10 @@ def aggregate(pipe: Connection, plan: Plan, lost: list[str], threads: int) -> No
     plain_mib, plain_cpu_s = peak_mib(), watch.cpu_s
     total = total[:1000].copy()
     pipe.send(None)
-    aggregator = Aggregator(plan, threads=threads)
+    aggregator = SecureSum(plan, threads=threads)
     for stage in plan.stages:
         for name in aggregator.due:
-            if name in lost and stage in (Stage.INPUTS, Stage.UNMASKING):
+            if name in lost and stage in (SumStage.INPUTS, SumStage.UNMASKING):
                 continue
             message = receive(pipe)
             watch(f"receive {stage.value}", aggregator.receive, name, message)
@@ -150,7 +150,7 @@ def main() -> None:
         print(f"| {name} | {value:.3g} |")
 
 
-def run(pipe: Connection, plan: Plan, lost: list[str], *, threads: int) -> dict[str, float]:
+def run(pipe: Connection, plan: SumPlan, lost: list[str], *, threads: int) -> dict[str, float]:
     """The members: a plain sum, then a secure one."""
     values = np.random.default_rng(1).normal(size=plan.length).astype(np.float32)
     pipe.recv()
@@ -161,19 +161,19 @@ def run(pipe: Connection, plan: Plan, lost: list[str], *, threads: int) -> dict[
     plain_s = time.perf_counter() - begun
     watch = Watch()
     begun = time.perf_counter()
-    members = {name: Member(plan, name, threads=threads) for name in plan.members}
+    members = {name: SecureMember(plan, name, threads=threads) for name in plan.members}
     questions: dict[str, Any] = {}
     for stage in plan.stages:
         for name in questions or plan.members:
-            if name in lost and stage in (Stage.INPUTS, Stage.UNMASKING):
+            if name in lost and stage in (SumStage.INPUTS, SumStage.UNMASKING):
                 continue
             member, question = members[name], questions.get(name)
             match stage:
-                case Stage.KEYS:
+                case SumStage.KEYS:
                     message = watch("keys", member.keys)
-                case Stage.SHARES:
+                case SumStage.SHARES:
                     message = watch("shares", member.shares, question)
-                case Stage.INPUTS:
+                case SumStage.INPUTS:
                     vector = watch("encode", encode, values, plan)
                     message = watch("mask", member.masked, question, vector)
                 case _:

@@ -46,7 +46,7 @@ from fedflow.components.horizontal.rounds import (
     history_with,
 )
 from fedflow.components.horizontal.sums import PlainSum, SecureSum, Sum, decoded, plan_of
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.sdk import (
     BadData,
     DishonestParty,
@@ -126,7 +126,7 @@ class Aggregator:
         self._late: dict[Site, tuple[float, str]] = {}  #: silent, since when and why
         self._banned: dict[Site, str] = {}
         self._sum: Sum | None = None
-        self._plan: Plan | None = None
+        self._plan: SumPlan | None = None
         self._rows: dict[str, int] = {}  #: of the members of the round that runs
         self._tries = 0
         self._asked: list[Site] = []  #: for their state, the last one now

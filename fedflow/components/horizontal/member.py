@@ -30,7 +30,7 @@ from fedflow.components.horizontal.messages import (
 )
 from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, State
 from fedflow.components.horizontal.sums import SecureMember, encoded, plan_of
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.components.secure_aggregation.signatures import Signatures
 from fedflow.sdk import DishonestParty, PeerFailed, RefusedByAggregator, Site, TooFewMembers
 
@@ -97,7 +97,7 @@ class Member:
         self._launch = launch
         self._silence_s = None if silence_s is None else max(SILENCE_S, silence_s)
         self._serial = -1
-        self._plan: Plan | None = None
+        self._plan: SumPlan | None = None
         self._start: Start | None = None
         self._masking: SecureMember | None = None
         self._asked: Any = None  #: the question that the contribution answers

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.packing import Floats, Layout, length_of, pack, unpack
-from fedflow.components.secure_aggregation.aggregator import Aggregator as SecureSum
+from fedflow.components.secure_aggregation.aggregator import SecureSum
 from fedflow.components.secure_aggregation.fixed_point import decode, encode, encode_integers
-from fedflow.components.secure_aggregation.member import Member as SecureMember
-from fedflow.components.secure_aggregation.plan import Plan, Stage, choose_plan
+from fedflow.components.secure_aggregation.member import SecureMember
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage, choose_plan
 from fedflow.sdk import DishonestParty, TooFewMembers
 
 Integers = NDArray[np.int64]
@@ -28,7 +28,7 @@ class Sum(Protocol):
     """The aggregator's half of one sum; see `secure_aggregation.aggregator`."""
 
     @property
-    def stage(self) -> Stage | None: ...
+    def stage(self) -> SumStage | None: ...
     @property
     def due(self) -> tuple[str, ...]: ...
     @property
@@ -36,7 +36,7 @@ class Sum(Protocol):
     @property
     def inputs(self) -> tuple[str, ...]: ...
     @property
-    def lost(self) -> dict[str, Stage]: ...
+    def lost(self) -> dict[str, SumStage]: ...
     def receive(self, member: str, value: object) -> bool: ...
     def close_stage(self) -> dict[str, dict[str, Any]]: ...
     def sum(self) -> Any: ...
@@ -51,7 +51,7 @@ def plan_of(
     least: int,
     fraction_bits: int,
     signed: bool = False,
-) -> Plan:
+) -> SumPlan:
     """Return the plan of a sum; the same at all who are given the same.
 
     Raises: ValueError: no sum is possible.
@@ -67,7 +67,7 @@ def plan_of(
     )
 
 
-def encoded(arrays: Any, layout: Layout, *, rows: int, plan: Plan) -> Integers:
+def encoded(arrays: Any, layout: Layout, *, rows: int, plan: SumPlan) -> Integers:
     """Return a contribution as integers, its rows last.
 
     Raises: ValueError: the arrays are others. NotEncodable: a number is too large.
@@ -77,7 +77,7 @@ def encoded(arrays: Any, layout: Layout, *, rows: int, plan: Plan) -> Integers:
     return np.concatenate([numbers, own])
 
 
-def decoded(total: Integers, layout: Layout, *, plan: Plan) -> tuple[dict[str, Floats], int]:
+def decoded(total: Integers, layout: Layout, *, plan: SumPlan) -> tuple[dict[str, Floats], int]:
     """Return the sums by name, and the rows of all."""
     return unpack(decode(total[:-1], plan), layout), int(total[-1])
 
@@ -88,7 +88,7 @@ class PlainSum:
     A contribution that cannot be one is refused by name.
     """
 
-    def __init__(self, plan: Plan, *, keeps: bool) -> None:
+    def __init__(self, plan: SumPlan, *, keeps: bool) -> None:
         self._plan = plan
         self._keeps = keeps
         self._arrived: list[str] = []
@@ -97,9 +97,9 @@ class PlainSum:
         self.singles: dict[str, Integers] = {}  #: by member, if they are kept
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> SumStage | None:
         """Return what is collected; None: the sum is there."""
-        return None if self._closed else Stage.INPUTS
+        return None if self._closed else SumStage.INPUTS
 
     @property
     def due(self) -> tuple[str, ...]:
@@ -119,11 +119,11 @@ class PlainSum:
         return tuple(sorted(self._arrived)) if self._closed else ()
 
     @property
-    def lost(self) -> dict[str, Stage]:
+    def lost(self) -> dict[str, SumStage]:
         """Return the members that were left out."""
         if not self._closed:
             return {}
-        return {n: Stage.INPUTS for n in self._plan.members if n not in self._arrived}
+        return {n: SumStage.INPUTS for n in self._plan.members if n not in self._arrived}
 
     def receive(self, member: str, value: object) -> bool:
         """Take a member's vector; False: it is too late. Raises: DishonestParty."""
@@ -150,7 +150,7 @@ class PlainSum:
         if len(self._arrived) < self._plan.min_members:
             raise TooFewMembers(
                 round=self._plan.round,
-                stage=Stage.INPUTS.value,
+                stage=SumStage.INPUTS.value,
                 reason=f"{len(self._arrived)} of {self._plan.min_members} members",
             )
         self._closed = True

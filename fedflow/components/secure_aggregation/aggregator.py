@@ -18,23 +18,23 @@ import numpy as np
 from fedflow.components.secure_aggregation import keys, shamir
 from fedflow.components.secure_aggregation.fixed_point import Integers
 from fedflow.components.secure_aggregation.keys import PublicKeys
-from fedflow.components.secure_aggregation.masks import Mask, Ring, add_masks
+from fedflow.components.secure_aggregation.masks import MaskStream, Ring, add_masks
 from fedflow.components.secure_aggregation.member import seed_digest
 from fedflow.components.secure_aggregation.messages import CheckedMessage, Message, is_of, message
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from fedflow.sdk import DishonestParty, FedflowError, TooFewMembers
 
 
-class Aggregator:
+class SecureSum:
     """The aggregator in one round. After an error the round is given up: every call raises it."""
 
-    def __init__(self, plan: Plan, *, threads: int = 1) -> None:
+    def __init__(self, plan: SumPlan, *, threads: int = 1) -> None:
         """`threads` make the masks that are removed."""
         self._plan, self._threads = plan, threads
-        self._stage: Stage | None = Stage.KEYS
+        self._stage: SumStage | None = SumStage.KEYS
         self._given_up: FedflowError | None = None
         self._sets: list[tuple[str, ...]] = [plan.members]  #: due in each stage so far
-        self._arrived: dict[Stage, set[str]] = {stage: set() for stage in plan.stages}
+        self._arrived: dict[SumStage, set[str]] = {stage: set() for stage in plan.stages}
         self._public: dict[str, PublicKeys] = {}
         self._signed: dict[str, bytes] = {}  #: signatures of the open stage
         self._dealt: dict[str, _Dealt] = {}
@@ -42,7 +42,7 @@ class Aggregator:
         self._total: Ring | None = None
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> SumStage | None:
         """Return what is collected; None: the round has ended."""
         return self._stage
 
@@ -57,16 +57,16 @@ class Aggregator:
     @property
     def is_complete(self) -> bool:
         """Tell whether to wait no longer: all have arrived, or enough to unmask."""
-        return not self.due or (self._stage is Stage.UNMASKING and self._missing() is None)
+        return not self.due or (self._stage is SumStage.UNMASKING and self._missing() is None)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Return whose vectors the sum has, sorted; empty until the stage of inputs is closed."""
-        at = self._plan.stages.index(Stage.INPUTS) + 1
+        at = self._plan.stages.index(SumStage.INPUTS) + 1
         return self._sets[at] if len(self._sets) > at else ()
 
     @property
-    def lost(self) -> dict[str, Stage]:
+    def lost(self) -> dict[str, SumStage]:
         """Return the members that were lost, and in which stage.
 
         The vector of one that was lost after `Stage.INPUTS` is in the sum.
@@ -194,7 +194,7 @@ class Aggregator:
             self._shares.setdefault(dealer, {})[member] = one
 
     def _check_same_set(self, found: CheckedMessage) -> None:
-        expected = self._sets[-1] if self._stage is Stage.SHARES else self.inputs
+        expected = self._sets[-1] if self._stage is SumStage.SHARES else self.inputs
         if found.members("members", within=self._plan.members) != expected:
             raise found.mistake("it names another set of members than it was told")
 
@@ -208,7 +208,7 @@ class Aggregator:
         if self._plan.signed:
             fields["signatures"] = [self._signed[name] for name in names]
         self._signed = {}
-        question = message(self._plan, Stage.SHARES, **fields)
+        question = message(self._plan, SumStage.SHARES, **fields)
         return dict.fromkeys(names, question)
 
     def _close_shares(self, names: tuple[str, ...]) -> dict[str, Message]:
@@ -217,7 +217,7 @@ class Aggregator:
             dealers = self._within(self._plan.neighbours_of(name), names)
             questions[name] = message(
                 self._plan,
-                Stage.INPUTS,
+                SumStage.INPUTS,
                 members=list(names),
                 sealed=b"".join(self._dealt[one].sealed[name] for one in dealers),
                 digests=b"".join(d for one in dealers for d in self._dealt[one].digests[name]),
@@ -229,14 +229,14 @@ class Aggregator:
     def _close_inputs(self, names: tuple[str, ...]) -> dict[str, Message]:
         cut = self._plan.smallest_cut(set(names))
         if cut is not None and cut < self._plan.threshold:
-            raise self._too_few(Stage.INPUTS, f"{cut} members could separate the others")
-        following = Stage.CONFIRMATIONS if self._plan.signed else Stage.UNMASKING
+            raise self._too_few(SumStage.INPUTS, f"{cut} members could separate the others")
+        following = SumStage.CONFIRMATIONS if self._plan.signed else SumStage.UNMASKING
         return dict.fromkeys(names, message(self._plan, following, members=list(names)))
 
     def _close_confirmations(self, names: tuple[str, ...]) -> dict[str, Message]:
         question = message(
             self._plan,
-            Stage.UNMASKING,
+            SumStage.UNMASKING,
             members=list(self.inputs),
             signers=list(names),
             signatures=[self._signed[name] for name in names],
@@ -247,7 +247,7 @@ class Aggregator:
         if (name := self._missing()) is not None:
             found = len(self._shares.get(name, ()))
             reason = f"{found} of {self._plan.threshold} shares of {name}"
-            raise self._too_few(Stage.UNMASKING, reason)
+            raise self._too_few(SumStage.UNMASKING, reason)
         if self._total is None:
             raise ValueError("there are no inputs")
         add_masks(self._total, self._remaining_masks(), threads=self._threads)
@@ -255,7 +255,7 @@ class Aggregator:
 
     # --- what is left in the sum ------------------------------------------------------------------
 
-    def _remaining_masks(self) -> list[Mask]:
+    def _remaining_masks(self) -> list[MaskStream]:
         """Return the masks that take off what is left, opened by the shares that arrived."""
         plan, masks, inputs = self._plan, [], frozenset(self.inputs)
         for dealer in self._dealers:
@@ -264,7 +264,7 @@ class Aggregator:
                 if seed_digest(plan, dealer, secret) != self._dealt[dealer].seed_digest:
                     raise self._dishonest(dealer, "its shares open another seed than it said")
                 seed = keys.self_mask_seed(secret, plan, dealer)
-                masks.append(Mask(seed=seed, negative=True))
+                masks.append(MaskStream(seed=seed, negative=True))
                 continue
             try:
                 key = keys.opened_key(secret, public=self._public[dealer].masking)
@@ -275,7 +275,7 @@ class Aggregator:
                 seed = keys.pair_mask_seed(
                     key, self._public[peer].masking, plan, own=dealer, peer=peer
                 )
-                masks.append(Mask(seed=seed, negative=peer < dealer))
+                masks.append(MaskStream(seed=seed, negative=peer < dealer))
         return masks
 
     def _opened(self, dealer: str) -> bytes:
@@ -297,14 +297,14 @@ class Aggregator:
     @property
     def _dealers(self) -> tuple[str, ...]:
         """Return those whose shares were handed out: their masks are in the inputs of others."""
-        return self._sets[self._plan.stages.index(Stage.SHARES) + 1]
+        return self._sets[self._plan.stages.index(SumStage.SHARES) + 1]
 
-    def _next_set(self, stage: Stage) -> tuple[str, ...]:
+    def _next_set(self, stage: SumStage) -> tuple[str, ...]:
         """Return and keep those that go on. Raises: TooFewMembers."""
         names = tuple(name for name in self._sets[-1] if name in self._arrived[stage])
-        if stage in (Stage.KEYS, Stage.SHARES):
+        if stage in (SumStage.KEYS, SumStage.SHARES):
             names = self._with_enough_holders(names)
-        if len(names) < self._plan.min_members and stage is not Stage.UNMASKING:
+        if len(names) < self._plan.min_members and stage is not SumStage.UNMASKING:
             raise self._too_few(stage, f"{len(names)} of {self._plan.min_members} members")
         self._sets.append(names)
         return names
@@ -327,8 +327,8 @@ class Aggregator:
         chosen = frozenset(self._sets[-1] if others is None else others)
         return tuple(name for name in names if name in chosen)
 
-    def _has_signature(self, stage: Stage) -> bool:
-        return self._plan.signed and stage in (Stage.KEYS, Stage.CONFIRMATIONS)
+    def _has_signature(self, stage: SumStage) -> bool:
+        return self._plan.signed and stage in (SumStage.KEYS, SumStage.CONFIRMATIONS)
 
     def _check_open(self) -> None:
         if self._given_up is not None:
@@ -337,7 +337,7 @@ class Aggregator:
     def _dishonest(self, party: str, reason: str) -> DishonestParty:
         return DishonestParty(party=party, round=self._plan.round, reason=reason)
 
-    def _too_few(self, stage: Stage, reason: str) -> TooFewMembers:
+    def _too_few(self, stage: SumStage, reason: str) -> TooFewMembers:
         return TooFewMembers(round=self._plan.round, stage=stage.value, reason=reason)
 
 
@@ -353,23 +353,23 @@ class _Dealt:
 
 
 _FIELDS = {
-    Stage.KEYS: {"keys"},
-    Stage.SHARES: {"members", "sealed", "digests", "seed_digest"},
-    Stage.INPUTS: {"vector"},
-    Stage.CONFIRMATIONS: set[str](),
-    Stage.UNMASKING: {"members", "shares"},
+    SumStage.KEYS: {"keys"},
+    SumStage.SHARES: {"members", "sealed", "digests", "seed_digest"},
+    SumStage.INPUTS: {"vector"},
+    SumStage.CONFIRMATIONS: set[str](),
+    SumStage.UNMASKING: {"members", "shares"},
 }
 _TAKE = {
-    Stage.KEYS: Aggregator._take_keys,
-    Stage.SHARES: Aggregator._take_shares,
-    Stage.INPUTS: Aggregator._take_vector,
-    Stage.CONFIRMATIONS: lambda *_: None,
-    Stage.UNMASKING: Aggregator._take_unmasking,
+    SumStage.KEYS: SecureSum._take_keys,
+    SumStage.SHARES: SecureSum._take_shares,
+    SumStage.INPUTS: SecureSum._take_vector,
+    SumStage.CONFIRMATIONS: lambda *_: None,
+    SumStage.UNMASKING: SecureSum._take_unmasking,
 }
 _CLOSE = {
-    Stage.KEYS: Aggregator._close_keys,
-    Stage.SHARES: Aggregator._close_shares,
-    Stage.INPUTS: Aggregator._close_inputs,
-    Stage.CONFIRMATIONS: Aggregator._close_confirmations,
-    Stage.UNMASKING: Aggregator._close_unmasking,
+    SumStage.KEYS: SecureSum._close_keys,
+    SumStage.SHARES: SecureSum._close_shares,
+    SumStage.INPUTS: SecureSum._close_inputs,
+    SumStage.CONFIRMATIONS: SecureSum._close_confirmations,
+    SumStage.UNMASKING: SecureSum._close_unmasking,
 }

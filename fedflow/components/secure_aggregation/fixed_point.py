@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.sdk import NotEncodable
 
 Integers: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -23,13 +23,13 @@ Floats = NDArray[np.float64]
 _BLOCK = 1 << 15  #: numbers that are converted at a time
 
 
-def largest(plan: Plan) -> int:
+def largest(plan: SumPlan) -> int:
     """Return the largest absolute value of an integer that a member may put in."""
     return (1 << plan.ring_bits - 2) // len(plan.members)
 
 
 def encode(
-    values: NDArray[Any], plan: Plan, *, weight: int = 1, name: str = "the vector"
+    values: NDArray[Any], plan: SumPlan, *, weight: int = 1, name: str = "the vector"
 ) -> Integers:
     """Return `round(weight * x * 2**f)` of floats or integers, one after the other (int32, int64).
 
@@ -43,7 +43,7 @@ def encode(
     return out
 
 
-def encode_integers(values: NDArray[Any], plan: Plan, *, name: str = "the vector") -> Integers:
+def encode_integers(values: NDArray[Any], plan: SumPlan, *, name: str = "the vector") -> Integers:
     """Return integers as they are, checked against the ring (int32, int64).
 
     Raises: NotEncodable: one is too large. TypeError: they are no integers.
@@ -61,7 +61,7 @@ def encode_integers(values: NDArray[Any], plan: Plan, *, name: str = "the vector
 
 
 def encode_weighted(
-    values: NDArray[Any], plan: Plan, *, weight: int, name: str = "the vector"
+    values: NDArray[Any], plan: SumPlan, *, weight: int, name: str = "the vector"
 ) -> Integers:
     """Return a member's part of a weighted mean: weighted numbers, then the weight itself.
 
@@ -74,13 +74,13 @@ def encode_weighted(
     return out
 
 
-def decode(total: Integers, plan: Plan, *, divisor: float = 1.0) -> Floats:
+def decode(total: Integers, plan: SumPlan, *, divisor: float = 1.0) -> Floats:
     """Return sums of encoded numbers as floats, divided by `divisor` (float64)."""
     out = total.astype(np.float64)
     return np.divide(out, 2.0**plan.fraction_bits * divisor, out=out)
 
 
-def decode_weighted(total: Integers, plan: Plan) -> tuple[Floats, int]:
+def decode_weighted(total: Integers, plan: SumPlan) -> tuple[Floats, int]:
     """Return the weighted mean of all inputs (float64) and the sum of the weights.
 
     Raises: NotEncodable: the weights add up to nothing.
@@ -91,11 +91,11 @@ def decode_weighted(total: Integers, plan: Plan) -> tuple[Floats, int]:
     return decode(total[:-1], plan, divisor=weight), weight
 
 
-def _empty(size: int, plan: Plan) -> Integers:
+def _empty(size: int, plan: SumPlan) -> Integers:
     return np.empty(size, np.int64 if plan.ring_bits == 64 else np.int32)
 
 
-def _encode(flat: NDArray[Any], out: Integers, plan: Plan, *, weight: int, name: str) -> None:
+def _encode(flat: NDArray[Any], out: Integers, plan: SumPlan, *, weight: int, name: str) -> None:
     if flat.dtype.kind not in "biuf" or flat.dtype.itemsize > 8:
         raise TypeError(f"{name}: an array of {flat.dtype} where numbers were due")
     if not 0 <= weight <= 1 << 53:
@@ -142,7 +142,7 @@ def _too_large(values: NDArray[Any], most: int) -> NDArray[np.bool_]:
     return np.logical_or(above, below)
 
 
-def _limits(plan: Plan, weight: int) -> str:
+def _limits(plan: SumPlan, weight: int) -> str:
     """Return what has room, for people."""
     weighted = f" with weight {weight}" if weight != 1 else ""
     limit = largest(plan) / ((weight or 1) << plan.fraction_bits)

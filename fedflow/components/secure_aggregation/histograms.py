@@ -18,7 +18,7 @@ from fedflow.components.secure_aggregation.fixed_point import (
     encode,
     encode_integers,
 )
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.sdk import CodecError
 
 
@@ -36,7 +36,7 @@ def quantise(gradients: NDArray[Any], *, fraction_bits: int) -> NDArray[np.int64
     return scaled.astype(np.int64)
 
 
-def encode_histograms(sums: NDArray[Any], counts: NDArray[Any], plan: Plan) -> Integers:
+def encode_histograms(sums: NDArray[Any], counts: NDArray[Any], plan: SumPlan) -> Integers:
     """Return a party's histograms as its vector.
 
     Args:
@@ -60,7 +60,7 @@ def encode_histograms(sums: NDArray[Any], counts: NDArray[Any], plan: Plan) -> I
 
 
 def decode_histograms(
-    total: Integers, plan: Plan, *, shape: tuple[int, int, int]
+    total: Integers, plan: SumPlan, *, shape: tuple[int, int, int]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Return the sums of all parties (float64, `features x bins x channels`) and the counts.
 

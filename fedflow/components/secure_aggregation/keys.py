@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedflow.components.secure_aggregation.masks import SEED_BYTES
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.components.secure_aggregation.shamir import SHARE_BYTES
 
 KEY_BYTES: Final = 32
@@ -74,25 +74,25 @@ def opened_key(secret: bytes, *, public: bytes) -> X25519PrivateKey:
     return key
 
 
-def bound(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
+def bound(purpose: str, plan: SumPlan, *parts: str | bytes) -> bytes:
     """Return bytes that name a purpose, the plan and further parts, and nothing else does."""
     texts = ("fedflow secure sum", purpose, plan.digest, *parts)
     coded = [text if isinstance(text, bytes) else text.encode() for text in texts]
     return b"".join(len(one).to_bytes(4) + one for one in coded)
 
 
-def digest(purpose: str, plan: Plan, *parts: str | bytes) -> bytes:
+def digest(purpose: str, plan: SumPlan, *parts: str | bytes) -> bytes:
     """Return SHA-256 of `bound`: a commitment to a secret that nobody can guess."""
     return hashlib.sha256(bound(purpose, plan, *parts)).digest()
 
 
-def self_mask_seed(self_seed: bytes, plan: Plan, member: str) -> bytes:
+def self_mask_seed(self_seed: bytes, plan: SumPlan, member: str) -> bytes:
     """Return the seed of a member's own mask."""
     return _derive(self_seed, bound("self mask", plan, member))
 
 
 def pair_mask_seed(
-    private: X25519PrivateKey, public: bytes, plan: Plan, *, own: str, peer: str
+    private: X25519PrivateKey, public: bytes, plan: SumPlan, *, own: str, peer: str
 ) -> bytes:
     """Return the seed of the mask of two members, the same at both. Raises: ValueError: bad key."""
     return _derive(_agreed(private, public), bound("pair mask", plan, *sorted((own, peer))))
@@ -102,7 +102,7 @@ def seal(
     content: bytes,
     private: X25519PrivateKey,
     public: bytes,
-    plan: Plan,
+    plan: SumPlan,
     *,
     sender: str,
     receiver: str,
@@ -118,7 +118,7 @@ def unseal(
     sealed: bytes,
     private: X25519PrivateKey,
     public: bytes,
-    plan: Plan,
+    plan: SumPlan,
     *,
     sender: str,
     receiver: str,

@@ -28,14 +28,14 @@ _ZEROS: Final = bytes(_PIECE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mask:
+class MaskStream:
     """The stream of a seed, to be added or subtracted."""
 
     seed: bytes = field(repr=False)
     negative: bool = False
 
 
-def add_masks(vector: Ring, masks: Sequence[Mask], *, threads: int = 1) -> None:
+def add_masks(vector: Ring, masks: Sequence[MaskStream], *, threads: int = 1) -> None:
     """Add the masks to a contiguous vector of the ring (uint32 or uint64), in place.
 
     `threads` share the vector: encryption leaves the interpreter free.
@@ -50,7 +50,7 @@ def add_masks(vector: Ring, masks: Sequence[Mask], *, threads: int = 1) -> None:
         list(pool.map(lambda ends: _add(vector, masks, *ends), itertools.pairwise(edges)))
 
 
-def _add(vector: Ring, masks: Sequence[Mask], start: int, end: int) -> None:
+def _add(vector: Ring, masks: Sequence[MaskStream], start: int, end: int) -> None:
     """Add the masks to the bytes from `start` to `end`; `start` is a multiple of a piece."""
     streams = [(_stream(mask.seed, start), mask.negative) for mask in masks]
     buffer = bytearray(_PIECE + _BLOCK - 1)

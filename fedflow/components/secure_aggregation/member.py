@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from fedflow.components.secure_aggregation import keys, shamir
 from fedflow.components.secure_aggregation.keys import PublicKeys, RoundSecrets
-from fedflow.components.secure_aggregation.masks import Mask, Ring, add_masks
+from fedflow.components.secure_aggregation.masks import MaskStream, Ring, add_masks
 from fedflow.components.secure_aggregation.messages import (
     AGGREGATOR,
     CheckedMessage,
     Message,
     message,
 )
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from fedflow.components.secure_aggregation.signatures import (
     Signatures,
     inputs_content,
@@ -30,12 +30,12 @@ from fedflow.components.secure_aggregation.signatures import (
 from fedflow.sdk import DishonestParty, TooFewMembers
 
 
-class Member:
+class SecureMember:
     """A member in one round. All methods raise DishonestParty, TooFewMembers."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SumPlan,
         me: str,
         *,
         signatures: Signatures | None = None,
@@ -56,7 +56,7 @@ class Member:
         self._plan, self._me, self._threads = plan, me, threads
         self._signatures = signatures if plan.signed else None
         self._secrets: RoundSecrets | None = RoundSecrets.draw()
-        self._due: Stage | None = Stage.KEYS
+        self._due: SumStage | None = SumStage.KEYS
         self._sets: list[tuple[str, ...]] = [plan.members]  #: as seen in each stage so far
         self._public: dict[str, PublicKeys] = {}  #: of the members that sent keys
         self._roster = b""  #: these keys as they came
@@ -65,20 +65,20 @@ class Member:
 
     def keys(self) -> Message:
         """Return this member's public keys."""
-        own = bytes(self._enter(Stage.KEYS).public)
+        own = bytes(self._enter(SumStage.KEYS).public)
         fields: dict[str, object] = {"keys": own}
         if self._signatures is not None:
             fields["signature"] = self._signatures.sign(keys_content(self._plan, self._me, own))
-        return self._answer(Stage.KEYS, Stage.SHARES, **fields)
+        return self._answer(SumStage.KEYS, SumStage.SHARES, **fields)
 
     def shares(self, question: object) -> Message:
         """Return the shares of this member's secrets, sealed for each holder."""
-        own = self._enter(Stage.SHARES)
+        own = self._enter(SumStage.SHARES)
         self._read_keys(question)
         plan, me = self._plan, self._me
         holders = _within(plan.holders_of(me), self._sets[-1])
         if len(holders) < plan.threshold:
-            raise self._too_few(Stage.SHARES, f"{len(holders)} of {plan.threshold} holders")
+            raise self._too_few(SumStage.SHARES, f"{len(holders)} of {plan.threshold} holders")
         points = [plan.point(one) for one in holders]
         of_key, of_seed = (
             shamir.split(secret, threshold=plan.threshold, points=points)
@@ -92,8 +92,8 @@ class Member:
             else:
                 sealed.append(self._seal(own, holder, b"".join(pair)))
         return self._answer(
-            Stage.SHARES,
-            Stage.INPUTS,
+            SumStage.SHARES,
+            SumStage.INPUTS,
             members=list(self._sets[-1]),
             sealed=b"".join(sealed),
             digests=b"".join(digests),
@@ -112,27 +112,27 @@ class Member:
         kind = np.dtype(f"i{plan.ring_bits // 8}")
         if vector.dtype != kind or vector.shape != (plan.length,):
             raise ValueError(f"a {kind} array of {plan.length} numbers is due")
-        own = self._enter(Stage.INPUTS)
+        own = self._enter(SumStage.INPUTS)
         self._read_shares(own, question)
-        masks = [Mask(seed=keys.self_mask_seed(own.self_seed, plan, me))]
+        masks = [MaskStream(seed=keys.self_mask_seed(own.self_seed, plan, me))]
         for peer in _within(plan.neighbours_of(me), self._sets[-1]):
             seed = self._pair_seed(own, peer)
-            masks.append(Mask(seed=seed, negative=me > peer))
+            masks.append(MaskStream(seed=seed, negative=me > peer))
         hidden: Ring = np.require(vector.view(f"u{plan.ring_bits // 8}"), requirements=("C", "W"))
         add_masks(hidden, masks, threads=self._threads)
-        following = Stage.CONFIRMATIONS if plan.signed else Stage.UNMASKING
-        return self._answer(Stage.INPUTS, following, vector=hidden)
+        following = SumStage.CONFIRMATIONS if plan.signed else SumStage.UNMASKING
+        return self._answer(SumStage.INPUTS, following, vector=hidden)
 
     def confirm(self, question: object) -> Message:
         """Return the signature of the set of those whose input arrived; in signed rounds only."""
-        self._enter(Stage.CONFIRMATIONS)
-        found = self._received(question, Stage.CONFIRMATIONS, {"members"})
-        self._see_inputs(found, Stage.CONFIRMATIONS)
+        self._enter(SumStage.CONFIRMATIONS)
+        found = self._received(question, SumStage.CONFIRMATIONS, {"members"})
+        self._see_inputs(found, SumStage.CONFIRMATIONS)
         if self._signatures is None:
             raise ValueError("no signatures in this round")
         content = inputs_content(self._plan, self._sets[-1], keys=self._roster)
         signature = self._signatures.sign(content)
-        return self._answer(Stage.CONFIRMATIONS, Stage.UNMASKING, signature=signature)
+        return self._answer(SumStage.CONFIRMATIONS, SumStage.UNMASKING, signature=signature)
 
     def unmask(self, question: object) -> Message:
         """Return the shares that remove what masks are left, one per member that dealt shares.
@@ -140,10 +140,10 @@ class Member:
         It is a share of the *seed* of a member whose input arrived, and a share of the *key* of one
         that was lost, never both. This ends the round here: all secrets are dropped.
         """
-        self._enter(Stage.UNMASKING)
+        self._enter(SumStage.UNMASKING)
         if self._signatures is None:
-            found = self._received(question, Stage.UNMASKING, {"members"})
-            self._see_inputs(found, Stage.UNMASKING)
+            found = self._received(question, SumStage.UNMASKING, {"members"})
+            self._see_inputs(found, SumStage.UNMASKING)
         else:
             self._check_confirmed(self._signatures, question)
         inputs = self._sets[-1]
@@ -151,15 +151,15 @@ class Member:
         present = set(inputs)
         shares = [self._held[one][1 if one in present else 0] for one in dealers]
         self._secrets, self._held, self._public = None, {}, {}
-        return self._answer(Stage.UNMASKING, None, members=list(inputs), shares=b"".join(shares))
+        return self._answer(SumStage.UNMASKING, None, members=list(inputs), shares=b"".join(shares))
 
     # --- questions --------------------------------------------------------------------------------
 
     def _read_keys(self, question: object) -> None:
         """Take the public keys of all that sent some."""
         fields = {"members", "keys"} | ({"signatures"} if self._signatures else set())
-        found = self._received(question, Stage.SHARES, fields)
-        names = self._see(found, Stage.SHARES)
+        found = self._received(question, SumStage.SHARES, fields)
+        names = self._see(found, SumStage.SHARES)
         self._roster = found.text("keys", len(names) * 2 * keys.KEY_BYTES)
         joined = found.pieces("keys", len(names), 2 * keys.KEY_BYTES)
         if self._signatures is not None:
@@ -180,11 +180,11 @@ class Member:
     def _read_shares(self, own: RoundSecrets, question: object) -> None:
         """Open the shares that others dealt to this member."""
         plan, me = self._plan, self._me
-        found = self._received(question, Stage.INPUTS, {"members", "sealed", "digests"})
-        names = self._see(found, Stage.INPUTS)
+        found = self._received(question, SumStage.INPUTS, {"members", "sealed", "digests"})
+        names = self._see(found, SumStage.INPUTS)
         dealers = _within(plan.neighbours_of(me), names)
         if len(dealers) + 1 < plan.threshold:
-            raise self._too_few(Stage.INPUTS, f"{len(dealers) + 1} of {plan.threshold} holders")
+            raise self._too_few(SumStage.INPUTS, f"{len(dealers) + 1} of {plan.threshold} holders")
         sealed = found.pieces("sealed", len(dealers), keys.SEALED_BYTES)
         digests = found.pieces("digests", 2 * len(dealers), keys.DIGEST_BYTES)
         for at, (dealer, one) in enumerate(zip(dealers, sealed, strict=True)):
@@ -197,14 +197,14 @@ class Member:
         """Check that enough members saw the same set of inputs."""
         plan = self._plan
         fields = {"members", "signers", "signatures"}
-        found = self._received(question, Stage.UNMASKING, fields)
+        found = self._received(question, SumStage.UNMASKING, fields)
         inputs = self._sets[-1]
         if found.members("members", within=inputs) != inputs:
             raise found.mistake("it names another set of inputs than before")
         signers = found.members("signers", within=inputs)
         if len(signers) < plan.min_members:
             raise self._too_few(
-                Stage.UNMASKING, f"{len(signers)} of {plan.min_members} members confirmed"
+                SumStage.UNMASKING, f"{len(signers)} of {plan.min_members} members confirmed"
             )
         content = inputs_content(plan, inputs, keys=self._roster)
         signed = found.signatures("signatures", len(signers))
@@ -212,14 +212,14 @@ class Member:
         if wrong := signatures.wrong(claims):
             raise found.mistake(f"{wrong[0]} did not confirm this set of inputs")
 
-    def _see_inputs(self, found: CheckedMessage, stage: Stage) -> None:
+    def _see_inputs(self, found: CheckedMessage, stage: SumStage) -> None:
         """Take the set of those whose input arrived."""
         self._see(found, stage)
         cut = self._plan.smallest_cut(set(self._sets[-1]))
         if cut is not None and cut < self._plan.threshold:
             raise self._too_few(stage, f"{cut} members could separate the others")
 
-    def _see(self, found: CheckedMessage, stage: Stage) -> tuple[str, ...]:
+    def _see(self, found: CheckedMessage, stage: SumStage) -> tuple[str, ...]:
         """Take the next set: part of the one before, with this member, and large enough."""
         names = found.members("members", within=self._sets[-1])
         if self._me not in names:
@@ -231,7 +231,7 @@ class Member:
 
     # --- one at a time ----------------------------------------------------------------------------
 
-    def _enter(self, stage: Stage) -> RoundSecrets:
+    def _enter(self, stage: SumStage) -> RoundSecrets:
         """Begin a stage; if it ends with an error, there is no other."""
         due, self._due = self._due, None
         if due is not stage or self._secrets is None:
@@ -239,11 +239,11 @@ class Member:
             raise self._dishonest(AGGREGATOR, f"{stage.value} was asked for, {shown} is due")
         return self._secrets
 
-    def _answer(self, stage: Stage, following: Stage | None, **fields: object) -> Message:
+    def _answer(self, stage: SumStage, following: SumStage | None, **fields: object) -> Message:
         self._due = following
         return message(self._plan, stage, member=self._me, **fields)
 
-    def _received(self, question: object, stage: Stage, fields: set[str]) -> CheckedMessage:
+    def _received(self, question: object, stage: SumStage, fields: set[str]) -> CheckedMessage:
         return CheckedMessage(
             question, self._plan, stage, party=AGGREGATOR, fields=frozenset(fields)
         )
@@ -280,11 +280,13 @@ class Member:
     def _dishonest(self, party: str, reason: str) -> DishonestParty:
         return DishonestParty(party=party, round=self._plan.round, reason=reason)
 
-    def _too_few(self, stage: Stage, reason: str) -> TooFewMembers:
+    def _too_few(self, stage: SumStage, reason: str) -> TooFewMembers:
         return TooFewMembers(round=self._plan.round, stage=stage.value, reason=reason)
 
 
-def share_digests(plan: Plan, dealer: str, holder: str, pair: tuple[bytes, bytes]) -> list[bytes]:
+def share_digests(
+    plan: SumPlan, dealer: str, holder: str, pair: tuple[bytes, bytes]
+) -> list[bytes]:
     """Return the commitments to a holder's two shares: of the key, of the seed."""
     return [
         keys.digest(kind, plan, dealer, holder, one)
@@ -292,7 +294,7 @@ def share_digests(plan: Plan, dealer: str, holder: str, pair: tuple[bytes, bytes
     ]
 
 
-def seed_digest(plan: Plan, member: str, seed: bytes) -> bytes:
+def seed_digest(plan: SumPlan, member: str, seed: bytes) -> bytes:
     """Return the commitment to the seed of a member's own mask."""
     return keys.digest("seed", plan, member, seed)
 

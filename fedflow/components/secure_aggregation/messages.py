@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from fedflow.components.secure_aggregation.masks import Ring
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from fedflow.sdk import DishonestParty
 
 Message: TypeAlias = dict[str, Any]
@@ -34,13 +34,13 @@ AGGREGATOR: Final = "the aggregator"
 MOST_SIGNATURE_BYTES: Final = 16_384  #: with the certificates that it needs
 
 
-def message(plan: Plan, stage: Stage, **fields: object) -> Message:
+def message(plan: SumPlan, stage: SumStage, **fields: object) -> Message:
     """Return a message of a stage."""
     header = {"session": plan.session, "round": plan.round, "stage": stage.value}
     return {**header, "plan": plan.digest, **fields}
 
 
-def is_of(value: object, plan: Plan, stage: Stage) -> bool:
+def is_of(value: object, plan: SumPlan, stage: SumStage) -> bool:
     """Tell whether something says that it is a message of this round and stage."""
     header = message(plan, stage)
     return isinstance(value, Mapping) and all(_is(value.get(k), v) for k, v in header.items())
@@ -50,7 +50,7 @@ class CheckedMessage:
     """A message of a party, whose fields are read with checks. All raise `DishonestParty`."""
 
     def __init__(
-        self, value: object, plan: Plan, stage: Stage, *, party: str, fields: frozenset[str]
+        self, value: object, plan: SumPlan, stage: SumStage, *, party: str, fields: frozenset[str]
     ) -> None:
         """Check that it is of this session, round and stage, and has these further fields."""
         self._plan, self._party = plan, party

@@ -25,7 +25,7 @@ ALL_PAIRS_BYTES: Final = 1 << 30
 """Mask bytes of one member up to which all pairs are taken: a third of a second of one core."""
 
 
-class Stage(Enum):
+class SumStage(Enum):
     """What the aggregator collects, in this order."""
 
     KEYS = "keys"  #: public keys of each member
@@ -36,7 +36,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SumPlan:
     """One round. Raises: ValueError: the numbers do not fit together."""
 
     session: str  #: of job, component and attempt, such that no other session has this text
@@ -61,9 +61,9 @@ class Plan:
         object.__setattr__(self, "_rank", {name: i for i, name in enumerate(self.members)})
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[SumStage, ...]:
         """Return the stages of a round in order."""
-        return tuple(s for s in Stage if self.signed or s is not Stage.CONFIRMATIONS)
+        return tuple(s for s in SumStage if self.signed or s is not SumStage.CONFIRMATIONS)
 
     @property
     def vector_bytes(self) -> int:
@@ -112,7 +112,7 @@ def choose_plan(
     min_members: int = 0,
     ring_bits: Literal[32, 64] = 64,
     fraction_bits: int = 24,
-) -> Plan:
+) -> SumPlan:
     """Return the plan of a round: thresholds and neighbours by the members and the vector's size.
 
     All pairs, unless the masks of a member would have more than `ALL_PAIRS_BYTES`: then
@@ -133,7 +133,7 @@ def choose_plan(
     holders = count if neighbours is None else neighbours + 1
     threshold = 2 * holders // 3 + 1 if aggregator_may_lie else holders // 2 + 1
     least = 2 * count // 3 + 1 if aggregator_may_lie else count // 2 + 1
-    return Plan(
+    return SumPlan(
         session=session,
         round=round,
         members=names,
@@ -147,7 +147,7 @@ def choose_plan(
     )
 
 
-def _mistake(plan: Plan) -> str | None:
+def _mistake(plan: SumPlan) -> str | None:
     """Return what is wrong with a plan."""
     count = len(plan.members)
     if not 2 <= count <= MOST_MEMBERS:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fedflow.components.secure_aggregation.keys import bound
-from fedflow.components.secure_aggregation.plan import Plan
+from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.sdk import Context, Identity, Site
 
 
@@ -56,12 +56,12 @@ def signatures_of(ctx: Context) -> SiteSignatures | None:
     return SiteSignatures(ctx.identity, ctx.sites)
 
 
-def keys_content(plan: Plan, member: str, keys: bytes) -> bytes:
+def keys_content(plan: SumPlan, member: str, keys: bytes) -> bytes:
     """Return what a member signs of its public keys."""
     return bound("signed keys", plan, member, keys)
 
 
-def inputs_content(plan: Plan, inputs: tuple[str, ...], *, keys: bytes) -> bytes:
+def inputs_content(plan: SumPlan, inputs: tuple[str, ...], *, keys: bytes) -> bytes:
     """Return what each member signs of the set of those whose input arrived.
 
     `keys` are the public keys of all, which are new in each round: no signature is used again.

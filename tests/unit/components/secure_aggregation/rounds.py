@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.secure_aggregation.aggregator import Aggregator
-from fedflow.components.secure_aggregation.member import Member
+from fedflow.components.secure_aggregation.aggregator import SecureSum
+from fedflow.components.secure_aggregation.member import SecureMember
 from fedflow.components.secure_aggregation.messages import Message
-from fedflow.components.secure_aggregation.plan import Plan, Stage, choose_plan
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage, choose_plan
 from fedflow.components.secure_aggregation.signatures import Signatures
 
-Change = Callable[[str, Stage, Message], Message | None]
+Change = Callable[[str, SumStage, Message], Message | None]
 """Member, stage, message -> what arrives instead of it; None: nothing."""
 
 
@@ -23,12 +23,12 @@ Change = Callable[[str, Stage, Message], Message | None]
 class Round:
     """What happened in a round."""
 
-    plan: Plan
+    plan: SumPlan
     vectors: Mapping[str, NDArray[Any]]
-    aggregator: Aggregator
-    members: dict[str, Member]
-    answers: list[tuple[str, Stage, Message]] = field(default_factory=list)
-    questions: list[tuple[str, Stage, Message]] = field(default_factory=list)
+    aggregator: SecureSum
+    members: dict[str, SecureMember]
+    answers: list[tuple[str, SumStage, Message]] = field(default_factory=list)
+    questions: list[tuple[str, SumStage, Message]] = field(default_factory=list)
 
     def plain_sum(self) -> NDArray[Any]:
         """Return the sum of the vectors that the secure sum says it has."""
@@ -43,12 +43,12 @@ def names(count: int) -> list[str]:
     return [f"host-{10_000 + i}" for i in range(count)]
 
 
-def plan_of(count: int, *, length: int = 8, round: int = 0, **more: Any) -> Plan:
+def plan_of(count: int, *, length: int = 8, round: int = 0, **more: Any) -> SumPlan:
     """Return a plan of `count` members."""
     return choose_plan(names(count), length, session="job/attempt", round=round, **more)
 
 
-def random_vectors(plan: Plan, *, seed: int = 0) -> dict[str, NDArray[Any]]:
+def random_vectors(plan: SumPlan, *, seed: int = 0) -> dict[str, NDArray[Any]]:
     """Return a vector per member, as large as the ring allows."""
     rng = np.random.default_rng(seed)
     most = (1 << plan.ring_bits - 2) // len(plan.members)
@@ -60,7 +60,7 @@ def random_vectors(plan: Plan, *, seed: int = 0) -> dict[str, NDArray[Any]]:
 
 
 def start(
-    plan: Plan,
+    plan: SumPlan,
     *,
     vectors: Mapping[str, NDArray[Any]] | None = None,
     signatures: Mapping[str, Signatures] | None = None,
@@ -70,15 +70,15 @@ def start(
     return Round(
         plan,
         vectors or random_vectors(plan),
-        Aggregator(plan),
-        {name: Member(plan, name, signatures=given.get(name)) for name in plan.members},
+        SecureSum(plan),
+        {name: SecureMember(plan, name, signatures=given.get(name)) for name in plan.members},
     )
 
 
 def run(
-    plan: Plan,
+    plan: SumPlan,
     *,
-    lost: Mapping[str, Stage] | None = None,
+    lost: Mapping[str, SumStage] | None = None,
     change: Change = lambda _name, _stage, answer: answer,
     **more: Any,
 ) -> Round:
@@ -89,7 +89,7 @@ def run(
 def go_on(
     one: Round,
     *,
-    lost: Mapping[str, Stage] | None = None,
+    lost: Mapping[str, SumStage] | None = None,
     change: Change = lambda _name, _stage, answer: answer,
 ) -> Round:
     """Take a round from its start to its end; see `run`."""
@@ -108,17 +108,17 @@ def go_on(
     return one
 
 
-def answer_of(one: Round, name: str, stage: Stage, question: Message | None) -> Message:
+def answer_of(one: Round, name: str, stage: SumStage, question: Message | None) -> Message:
     """Return a member's answer to the question of a stage."""
     member = one.members[name]
     match stage:
-        case Stage.KEYS:
+        case SumStage.KEYS:
             return member.keys()
-        case Stage.SHARES:
+        case SumStage.SHARES:
             return member.shares(question)
-        case Stage.INPUTS:
+        case SumStage.INPUTS:
             return member.masked(question, one.vectors[name].copy())
-        case Stage.CONFIRMATIONS:
+        case SumStage.CONFIRMATIONS:
             return member.confirm(question)
-        case Stage.UNMASKING:
+        case SumStage.UNMASKING:
             return member.unmask(question)

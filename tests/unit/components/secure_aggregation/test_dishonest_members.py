@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedflow.components.secure_aggregation.keys import RoundSecrets
-from fedflow.components.secure_aggregation.member import Member
+from fedflow.components.secure_aggregation.member import SecureMember
 from fedflow.components.secure_aggregation.messages import Message
-from fedflow.components.secure_aggregation.plan import Stage
+from fedflow.components.secure_aggregation.plan import SumStage
 from fedflow.sdk.errors import DishonestParty
 from tests.unit.components.secure_aggregation.rounds import (
     answer_of,
@@ -24,10 +24,10 @@ from tests.unit.components.secure_aggregation.rounds import (
 )
 
 LIAR = names(5)[2]
-LOST = {names(5)[4]: Stage.INPUTS}
+LOST = {names(5)[4]: SumStage.INPUTS}
 
 
-def changed(stage: Stage, change: Callable[[Message], Message]) -> Any:
+def changed(stage: SumStage, change: Callable[[Message], Message]) -> Any:
     """Return what lets the liar's message of a stage arrive changed."""
     return lambda name, at, answer: change(dict(answer)) if (name, at) == (LIAR, stage) else answer
 
@@ -41,7 +41,7 @@ def flipped(field: str, *, at: int = 0) -> Callable[[Message], Message]:
     return change
 
 
-@pytest.mark.parametrize("stage", [s for s in Stage if s is not Stage.CONFIRMATIONS])
+@pytest.mark.parametrize("stage", [s for s in SumStage if s is not SumStage.CONFIRMATIONS])
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -61,7 +61,7 @@ def flipped(field: str, *, at: int = 0) -> Callable[[Message], Message]:
         ("more", 1),
     ],
 )
-def test_a_header_that_lies_names_its_sender(stage: Stage, field: str, value: object) -> None:
+def test_a_header_that_lies_names_its_sender(stage: SumStage, field: str, value: object) -> None:
     with pytest.raises(DishonestParty, match=LIAR):
         run(plan_of(5), change=changed(stage, lambda answer: {**answer, field: value}))
 
@@ -69,18 +69,18 @@ def test_a_header_that_lies_names_its_sender(stage: Stage, field: str, value: ob
 @pytest.mark.parametrize(
     ("stage", "field"),
     [
-        (Stage.KEYS, "keys"),
-        (Stage.SHARES, "sealed"),
-        (Stage.SHARES, "digests"),
-        (Stage.SHARES, "seed_digest"),
-        (Stage.SHARES, "members"),
-        (Stage.INPUTS, "vector"),
-        (Stage.UNMASKING, "shares"),
-        (Stage.UNMASKING, "members"),
+        (SumStage.KEYS, "keys"),
+        (SumStage.SHARES, "sealed"),
+        (SumStage.SHARES, "digests"),
+        (SumStage.SHARES, "seed_digest"),
+        (SumStage.SHARES, "members"),
+        (SumStage.INPUTS, "vector"),
+        (SumStage.UNMASKING, "shares"),
+        (SumStage.UNMASKING, "members"),
     ],
 )
 @pytest.mark.parametrize("value", [None, 5, b"", "text", [], np.zeros(3)])
-def test_a_field_that_is_none_names_its_sender(stage: Stage, field: str, value: object) -> None:
+def test_a_field_that_is_none_names_its_sender(stage: SumStage, field: str, value: object) -> None:
     with pytest.raises(DishonestParty, match=LIAR):
         run(plan_of(5), change=changed(stage, lambda answer: {**answer, field: value}))
 
@@ -88,7 +88,7 @@ def test_a_field_that_is_none_names_its_sender(stage: Stage, field: str, value: 
 @pytest.mark.parametrize("value", [None, 5, "text", [], {}])
 def test_what_is_no_message_names_its_sender(value: Any) -> None:
     with pytest.raises(DishonestParty, match=LIAR):
-        run(plan_of(5), change=changed(Stage.KEYS, lambda _answer: value or [value]))
+        run(plan_of(5), change=changed(SumStage.KEYS, lambda _answer: value or [value]))
 
 
 @pytest.mark.parametrize(
@@ -104,45 +104,47 @@ def test_what_is_no_message_names_its_sender(value: Any) -> None:
 )
 def test_a_vector_of_another_shape_or_type_names_its_sender(vector: Any) -> None:
     with pytest.raises(DishonestParty, match=f"{LIAR} .*no uint64 array of 8 numbers"):
-        run(plan_of(5), change=changed(Stage.INPUTS, lambda answer: {**answer, "vector": vector}))
+        run(
+            plan_of(5), change=changed(SumStage.INPUTS, lambda answer: {**answer, "vector": vector})
+        )
 
 
 def test_a_changed_share_names_who_revealed_it() -> None:
     with pytest.raises(DishonestParty, match=f"{LIAR} .*does not fit what"):
-        run(plan_of(5), lost=LOST, change=changed(Stage.UNMASKING, flipped("shares", at=40)))
+        run(plan_of(5), lost=LOST, change=changed(SumStage.UNMASKING, flipped("shares", at=40)))
 
 
 def test_a_changed_seal_names_its_dealer() -> None:
     with pytest.raises(DishonestParty, match=f"{LIAR} .*not sealed by and for"):
-        run(plan_of(5), change=changed(Stage.SHARES, flipped("sealed", at=20)))
+        run(plan_of(5), change=changed(SumStage.SHARES, flipped("sealed", at=20)))
 
 
 def test_shares_that_do_not_fit_their_digests_name_their_dealer() -> None:
     with pytest.raises(DishonestParty, match=f"{LIAR} .*do not fit their digests"):
-        run(plan_of(5), change=changed(Stage.SHARES, flipped("digests", at=32)))
+        run(plan_of(5), change=changed(SumStage.SHARES, flipped("digests", at=32)))
 
 
 def test_shares_of_another_seed_name_their_dealer() -> None:
     with pytest.raises(DishonestParty, match=f"{LIAR} .*another seed"):
-        run(plan_of(5), change=changed(Stage.SHARES, flipped("seed_digest")))
+        run(plan_of(5), change=changed(SumStage.SHARES, flipped("seed_digest")))
 
 
 def test_shares_of_another_key_name_their_dealer() -> None:
-    class Liar(Member):
-        def _enter(self, stage: Stage) -> RoundSecrets:
+    class Liar(SecureMember):
+        def _enter(self, stage: SumStage) -> RoundSecrets:
             own = super()._enter(stage)
             other = RoundSecrets.draw().masking
-            return replace(own, masking=other) if stage is Stage.SHARES else own
+            return replace(own, masking=other) if stage is SumStage.SHARES else own
 
     one = start(plan_of(5))
     one.members[LIAR] = Liar(one.plan, LIAR)
     with pytest.raises(DishonestParty, match=f"{LIAR} .*another key than it showed"):
-        go_on(one, lost={LIAR: Stage.INPUTS})
+        go_on(one, lost={LIAR: SumStage.INPUTS})
 
 
 def test_another_key_on_the_way_is_noticed_by_its_member() -> None:
     with pytest.raises(DishonestParty, match="gives other keys as mine"):
-        run(plan_of(5), change=changed(Stage.KEYS, flipped("keys", at=40)))
+        run(plan_of(5), change=changed(SumStage.KEYS, flipped("keys", at=40)))
 
 
 @pytest.mark.parametrize("key", [bytes(32), (1).to_bytes(32, "little")])
@@ -151,14 +153,14 @@ def test_a_key_with_which_all_agree_names_its_sender(key: bytes) -> None:
         return {**answer, "keys": answer["keys"][:32] + key}
 
     with pytest.raises(DishonestParty, match=f"{LIAR} .*one of its keys is none"):
-        run(plan_of(5), change=changed(Stage.KEYS, change))
+        run(plan_of(5), change=changed(SumStage.KEYS, change))
 
 
 def test_two_members_with_one_key_are_refused() -> None:
     seen: list[bytes] = []
 
-    def change(name: str, stage: Stage, answer: Message) -> Message:
-        if stage is Stage.KEYS:
+    def change(name: str, stage: SumStage, answer: Message) -> Message:
+        if stage is SumStage.KEYS:
             seen.append(answer["keys"])
             return {**answer, "keys": seen[0]} if name == LIAR else answer
         return answer
@@ -167,8 +169,8 @@ def test_two_members_with_one_key_are_refused() -> None:
         run(plan_of(5), change=change)
 
 
-@pytest.mark.parametrize("stage", [s for s in Stage if s is not Stage.CONFIRMATIONS])
-def test_a_message_that_comes_twice_names_its_sender(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [s for s in SumStage if s is not SumStage.CONFIRMATIONS])
+def test_a_message_that_comes_twice_names_its_sender(stage: SumStage) -> None:
     one = start(plan_of(5))
     questions: dict[str, Message] = {}
     for at in one.plan.stages:
@@ -206,7 +208,7 @@ def test_another_set_of_members_names_who_claims_it() -> None:
         return {**answer, "members": answer["members"][1:]}
 
     with pytest.raises(DishonestParty, match=f"{LIAR} .*another set of members"):
-        run(plan_of(5), change=changed(Stage.UNMASKING, change))
+        run(plan_of(5), change=changed(SumStage.UNMASKING, change))
 
 
 def test_who_is_not_in_the_plan_is_refused_and_the_round_goes_on() -> None:

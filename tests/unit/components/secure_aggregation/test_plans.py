@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from tests.unit.components.secure_aggregation.rounds import names, plan_of
 
 
@@ -28,7 +28,7 @@ def test_thresholds_are_more_than_half_or_two_thirds(count: int, may_lie: bool) 
     assert plan.threshold > count * part
     assert plan.threshold - 1 <= count * part
     assert plan.min_members == plan.threshold
-    assert (Stage.CONFIRMATIONS in plan.stages) is may_lie
+    assert (SumStage.CONFIRMATIONS in plan.stages) is may_lie
 
 
 def test_more_members_may_be_wanted_and_never_fewer() -> None:
@@ -92,11 +92,11 @@ def test_no_coalition_separates_members_who_are_all_neighbours() -> None:
     assert plan.smallest_cut(set(names(8)[:3])) is None
 
 
-def circulant(count: int, neighbours: int) -> Plan:
+def circulant(count: int, neighbours: int) -> SumPlan:
     return replace(plan_of(count), neighbours=neighbours, threshold=(neighbours + 1) // 2 + 1)
 
 
-def _smallest_cut(plan: Plan, there: set[str]) -> int | None:
+def _smallest_cut(plan: SumPlan, there: set[str]) -> int | None:
     """Return the same by trying all coalitions."""
     for size in range(len(there) + 1):
         for coalition in combinations(sorted(there), size):
@@ -106,7 +106,7 @@ def _smallest_cut(plan: Plan, there: set[str]) -> int | None:
     return None
 
 
-def _reached(plan: Plan, honest: set[str]) -> set[str]:
+def _reached(plan: SumPlan, honest: set[str]) -> set[str]:
     reached, edge = set(), [min(honest)]
     while edge:
         name = edge.pop()

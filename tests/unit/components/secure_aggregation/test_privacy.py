@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fedflow.components.secure_aggregation import keys, shamir
-from fedflow.components.secure_aggregation.masks import Mask, add_masks
+from fedflow.components.secure_aggregation.masks import MaskStream, add_masks
 from fedflow.components.secure_aggregation.messages import Message
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from fedflow.sdk.errors import DishonestParty, TooFewMembers
 from tests.unit.components.secure_aggregation.rounds import (
     Round,
@@ -23,7 +23,7 @@ from tests.unit.components.secure_aggregation.rounds import (
     start,
 )
 
-STAGES = [stage for stage in Stage if stage is not Stage.CONFIRMATIONS]
+STAGES = [stage for stage in SumStage if stage is not SumStage.CONFIRMATIONS]
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -41,13 +41,13 @@ def leaves(value: Any) -> Iterator[Any]:
 def test_no_message_has_a_vector_that_is_not_masked() -> None:
     plan = plan_of(6, length=64)
     vectors = {name: np.full(64, 1000 + i) for i, name in enumerate(plan.members)}
-    lost = {names(6)[0]: Stage.INPUTS, names(6)[1]: Stage.UNMASKING}
+    lost = {names(6)[0]: SumStage.INPUTS, names(6)[1]: SumStage.UNMASKING}
     one = run(plan, vectors=vectors, lost=lost)
     arrays = 0
     for _name, stage, sent in one.answers + one.questions:
         for leaf in leaves(sent):
             if isinstance(leaf, np.ndarray):
-                assert stage is Stage.INPUTS
+                assert stage is SumStage.INPUTS
                 arrays += 1
                 assert len(np.unique(leaf)) == 64
                 assert not np.any(np.abs(leaf.view(np.int64)) < 1 << 40)
@@ -81,7 +81,7 @@ def test_no_message_has_a_secret_and_none_is_revealed_twice() -> None:
 def test_new_keys_and_masks_in_every_round() -> None:
     first, second = run(plan_of(3, round=0)), run(plan_of(3, round=1))
     for (_, stage, a), (_, _, b) in zip(first.answers, second.answers, strict=True):
-        if stage is Stage.INPUTS:
+        if stage is SumStage.INPUTS:
             assert not np.any(a["vector"] == b["vector"])
         for field in ("keys", "sealed", "digests", "shares"):
             assert field not in a or a[field] != b[field]
@@ -115,19 +115,21 @@ class Coalition:
             return None
 
 
-def before_unmasking(plan: Plan, *, late: str | None = None) -> tuple[Round, NDArray[Any] | None]:
+def before_unmasking(
+    plan: SumPlan, *, late: str | None = None
+) -> tuple[Round, NDArray[Any] | None]:
     """Return a round whose inputs have arrived, and the vector of one that was late."""
     one, vector = start(plan), None
     questions: dict[str, Message] = {}
     for stage in plan.stages[:3]:
         for name in one.aggregator.due:
             answer = answer_of(one, name, stage, questions.get(name))
-            if (name, stage) == (late, Stage.INPUTS):
+            if (name, stage) == (late, SumStage.INPUTS):
                 vector = answer["vector"]
                 continue
             one.aggregator.receive(name, answer)
         questions = one.aggregator.close_stage()
-    one.questions = [(name, Stage.UNMASKING, question) for name, question in questions.items()]
+    one.questions = [(name, SumStage.UNMASKING, question) for name, question in questions.items()]
     return one, vector
 
 
@@ -163,7 +165,7 @@ def test_the_masked_input_of_one_that_was_left_out_cannot_be_opened_later() -> N
         )
         for peer in plan.neighbours_of(late)
     }
-    add_masks(vector, [Mask(seed=s, negative=late < peer) for peer, s in seeds.items()])
+    add_masks(vector, [MaskStream(seed=s, negative=late < peer) for peer, s in seeds.items()])
     assert not np.any(vector.view(np.int64) == one.vectors[late])
     # Those who were asked for its key give no share of its seed any more.
     for name, _stage, question in one.questions:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.components.secure_aggregation.aggregator import Aggregator
-from fedflow.components.secure_aggregation.member import Member
-from fedflow.components.secure_aggregation.plan import Plan, Stage
+from fedflow.components.secure_aggregation.aggregator import SecureSum
+from fedflow.components.secure_aggregation.member import SecureMember
+from fedflow.components.secure_aggregation.plan import SumPlan, SumStage
 from fedflow.federation.codec import decode, encode
 from fedflow.sdk.errors import TooFewMembers
 from tests.unit.components.secure_aggregation.rounds import (
@@ -27,10 +27,10 @@ from tests.unit.components.secure_aggregation.rounds import (
     start,
 )
 
-STAGES = [stage for stage in Stage if stage is not Stage.CONFIRMATIONS]
+STAGES = [stage for stage in SumStage if stage is not SumStage.CONFIRMATIONS]
 
 
-def circulant(count: int, neighbours: int, **more: int) -> Plan:
+def circulant(count: int, neighbours: int, **more: int) -> SumPlan:
     """Return a plan with neighbours, though the vector is short."""
     threshold = (neighbours + 1) // 2 + 1
     return replace(plan_of(count, **more), neighbours=neighbours, threshold=threshold)
@@ -52,11 +52,11 @@ def test_sum_is_the_plain_sum(count: int, ring_bits: int) -> None:
 @pytest.mark.parametrize("count", [3, 4, 6, 10])
 @pytest.mark.parametrize("stage", STAGES)
 def test_sum_is_that_of_the_others_if_some_are_lost_at_a_stage(
-    stage: Stage, count: int, ring_bits: int
+    stage: SumStage, count: int, ring_bits: int
 ) -> None:
     many = (count - 1) // 2
     one = run(plan_of(count, ring_bits=ring_bits), lost=dict.fromkeys(names(count)[:many], stage))
-    there = names(count)[0 if stage is Stage.UNMASKING else many :]
+    there = names(count)[0 if stage is SumStage.UNMASKING else many :]
     assert list(one.aggregator.inputs) == there
     assert one.aggregator.lost == dict.fromkeys(names(count)[:many], stage)
     assert_exact(one)
@@ -79,7 +79,7 @@ def test_a_hundred_members_with_fourteen_neighbours_each(ring_bits: int) -> None
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_one_more_lost_ends_the_round(stage: Stage) -> None:
+def test_one_more_lost_ends_the_round(stage: SumStage) -> None:
     with pytest.raises(TooFewMembers, match="Round 0"):
         run(plan_of(6), lost=dict.fromkeys(names(6)[:3], stage))
 
@@ -121,7 +121,7 @@ def test_a_member_with_too_few_holders_is_left_out_with_those_that_are_lost() ->
 
 def test_a_late_message_is_not_counted() -> None:
     late = names(5)[0]
-    one = run(plan_of(5), lost={late: Stage.KEYS})
+    one = run(plan_of(5), lost={late: SumStage.KEYS})
     assert one.aggregator.receive(late, one.members[late].keys()) is False
     assert_exact(one)
 
@@ -133,7 +133,7 @@ def test_messages_travel_over_the_data_plane() -> None:
     one, questions = start(plan_of(5, length=1000)), dict[str, Any]()
     for stage in one.plan.stages:
         for name in one.aggregator.due:
-            if (name, stage) == (names(5)[1], Stage.INPUTS):
+            if (name, stage) == (names(5)[1], SumStage.INPUTS):
                 continue
             answer = answer_of(one, name, stage, questions.get(name))
             one.aggregator.receive(name, travelled(answer))
@@ -144,6 +144,6 @@ def test_messages_travel_over_the_data_plane() -> None:
 def test_threads_change_nothing() -> None:
     plan = plan_of(3, length=300_000)
     vectors = random_vectors(plan)
-    members = {name: Member(plan, name, threads=2) for name in plan.members}
-    one = Round(plan, vectors, Aggregator(plan, threads=2), members)
-    assert_exact(go_on(one, lost={names(3)[1]: Stage.INPUTS}))
+    members = {name: SecureMember(plan, name, threads=2) for name in plan.members}
+    one = Round(plan, vectors, SecureSum(plan, threads=2), members)
+    assert_exact(go_on(one, lost={names(3)[1]: SumStage.INPUTS}))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedflow.components.secure_aggregation.member import Member
+from fedflow.components.secure_aggregation.member import SecureMember
 from fedflow.components.secure_aggregation.messages import Message
-from fedflow.components.secure_aggregation.plan import Stage
+from fedflow.components.secure_aggregation.plan import SumStage
 from fedflow.components.secure_aggregation.signatures import SiteSignatures
 from fedflow.sdk import Site
 from fedflow.sdk.errors import DishonestParty, TooFewMembers
@@ -38,8 +38,8 @@ def signed(count: int, *, stages: int = 0) -> tuple[Round, dict[str, Message]]:
     return one, questions
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_sum_is_exact_though_a_member_is_lost(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(SumStage))
+def test_sum_is_exact_though_a_member_is_lost(stage: SumStage) -> None:
     plan = plan_of(7, aggregator_may_lie=True)
     one = run(plan, signatures=signatures(7), lost={names(7)[3]: stage})
     np.testing.assert_array_equal(one.aggregator.sum(), one.plain_sum())
@@ -48,7 +48,7 @@ def test_sum_is_exact_though_a_member_is_lost(stage: Stage) -> None:
 
 def test_more_than_two_thirds_are_needed() -> None:
     plan = plan_of(6, aggregator_may_lie=True)
-    lost = dict.fromkeys(names(6)[:2], Stage.CONFIRMATIONS)
+    lost = dict.fromkeys(names(6)[:2], SumStage.CONFIRMATIONS)
     with pytest.raises(TooFewMembers, match="4 of 5"):
         run(plan, signatures=signatures(6), lost=lost)
 
@@ -56,12 +56,12 @@ def test_more_than_two_thirds_are_needed() -> None:
 def test_keys_that_the_aggregator_made_are_not_signed() -> None:
     one, questions = signed(4, stages=1)
     name, victim = names(4)[:2]
-    own = Member(one.plan, victim, signatures=signatures(4)[names(4)[2]]).keys()
+    own = SecureMember(one.plan, victim, signatures=signatures(4)[names(4)[2]]).keys()
     question = questions[name]
     joined = question["keys"][:64] + own["keys"] + question["keys"][128:]
     given = [question["signatures"][0], own["signature"], *question["signatures"][2:]]
     for keys, texts in ((joined, question["signatures"]), (joined, given)):
-        one.members[name]._due = Stage.SHARES
+        one.members[name]._due = SumStage.SHARES
         with pytest.raises(DishonestParty, match=f"keys of {victim} are not signed by it"):
             one.members[name].shares({**question, "keys": keys, "signatures": texts})
 
@@ -154,7 +154,7 @@ def test_who_is_not_of_the_job_has_no_signature_that_counts() -> None:
 
 def test_a_signed_round_needs_signatures() -> None:
     with pytest.raises(ValueError, match="needs signatures"):
-        Member(plan_of(4, aggregator_may_lie=True), names(4)[0])
+        SecureMember(plan_of(4, aggregator_may_lie=True), names(4)[0])
 
 
 def test_a_plain_round_has_no_confirmations() -> None:
