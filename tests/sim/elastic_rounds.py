@@ -21,14 +21,14 @@ import numpy as np
 
 from fedflow.components.horizontal import aggregator as aggregating
 from fedflow.components.horizontal import member as membering
-from fedflow.components.horizontal.messages import Answer, Ready, StateReply
+from fedflow.components.horizontal.messages import Ready, StateReply, SumReply
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import (
     HISTORY,
     Elasticity,
     Newcomer,
-    Rules,
-    State,
+    RoundRules,
+    RoundState,
     Total,
 )
 from fedflow.sdk import FedflowError, RefusedByAggregator, Role, RoundsFailed, Site, TooFewInRound
@@ -45,7 +45,7 @@ class Broken(AssertionError):
     """An invariant does not hold."""
 
 
-def contribution_of(site: Site, index: int, count: int, state: State) -> dict[str, Any]:
+def contribution_of(site: Site, index: int, count: int, state: RoundState) -> dict[str, Any]:
     """Return what an honest member gives: who it is, and which state it worked on."""
     who = np.zeros(count)
     who[index] = 1.0
@@ -61,19 +61,19 @@ class Adder:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         return None if newcomer.about == {} else "it says something"
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         return "a lie" if "lie" in state.notes else None
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
-        return State(round=0, arrays={"total": np.zeros(1)})
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
+        return RoundState(round=0, arrays={"total": np.zeros(1)})
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         return {"who": (self._world.count,), "mark": (1,), "value": (1,)}
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         world = self._world
         indexes = sorted(world.sites.index(site) for site in total.counted)
         who = np.zeros(world.count)
@@ -89,7 +89,7 @@ class Adder:
             raise Broken("the sum is not that of those counted")
         number = state.round + 1
         arrays = {"total": state.arrays["total"] + total.arrays["value"]}
-        return State(round=number, arrays=arrays, ended=number == ROUNDS)
+        return RoundState(round=number, arrays=arrays, ended=number == ROUNDS)
 
 
 @dataclass(kw_only=True)
@@ -117,7 +117,7 @@ class World:
         self.arbiter = Site(Role.ARBITER, "1")
         secure = self.random.random() < 0.04
         least = self.random.choice([2, 2, self.random.randint(2, self.count)])
-        self.rules = Rules(
+        self.rules = RoundRules(
             secure=secure,
             fraction_bits=0,
             elastic=Elasticity(
@@ -169,7 +169,7 @@ class World:
                 process.cut = True
                 self._after(lasts_s, lambda site=site: setattr(self._processes[site], "cut", False))
             elif site != self.arbiter:
-                self._deliver(site, self.arbiter, Answer(serial=0, body={"vector": None}))
+                self._deliver(site, self.arbiter, SumReply(serial=0, body={"vector": None}))
 
     def _kill(self, site: Site, *, back_s: float | None) -> None:
         process = self._processes[site]
@@ -231,7 +231,7 @@ class World:
                     launch=process.launch,
                 )
             else:
-                process.machine = membering.Member(
+                process.machine = membering.RoundMember(
                     Newcomer(rows=self.sites.index(site) + 1, about={}),
                     me=site,
                     aggregator=self.arbiter,
@@ -286,12 +286,12 @@ class World:
             self._feed(site, lambda found: found.passed(self.now_s))
 
     def _do(self, site: Site, process: Process, action: Any) -> None:
-        if isinstance(action, aggregating.Send):
+        if isinstance(action, aggregating.SendToMembers):
             for to in action.to:
                 self._deliver(site, to, action.message)
         elif isinstance(action, aggregating.Completed):
             self._complete(action)
-        elif isinstance(action, membering.Send):
+        elif isinstance(action, membering.SendToAggregator):
             self._deliver(site, self.arbiter, self._spoilt(site, action.message))
         elif isinstance(action, membering.Work):
             process.works = True
@@ -330,7 +330,7 @@ class World:
         """Return what a liar sends in place of a message."""
         if site != self.liar or self.random.random() < 0.5:
             return message
-        if isinstance(message, Answer):
+        if isinstance(message, SumReply):
             vector = message.body["vector"]
             bodies = [
                 {"vector": vector[:-1]},
@@ -341,7 +341,7 @@ class World:
                 None,
             ]
             serial = message.serial + self.random.choice([0, 0, 0, 1, -1])
-            return Answer(serial=max(0, serial), body=self.random.choice(bodies))
+            return SumReply(serial=max(0, serial), body=self.random.choice(bodies))
         if isinstance(message, StateReply):
             return StateReply(
                 serial=message.serial,
@@ -384,7 +384,7 @@ class World:
     def _done(self, site: Site) -> bool:
         machine = self._processes[site].machine
         if isinstance(machine, aggregating.Aggregator):
-            return machine.phase is aggregating.Phase.OVER
+            return machine.phase is aggregating.RoundPhase.OVER
         return machine is not None and machine.is_over
 
     def _is_over(self) -> bool:
@@ -406,7 +406,7 @@ class World:
             return type(arbiter.error).__name__
         if not self._done(self.arbiter):
             raise Broken(f"no end after {self.now_s:.0f} s in {arbiter.machine.phase}")
-        last: State = arbiter.machine.state
+        last: RoundState = arbiter.machine.state
         if last.round != ROUNDS or not last.ended:
             raise Broken(f"it ended after {last.round} rounds")
         covered = [n for e in last.notes[HISTORY] for n in range(e["first"], e["last"] + 1)]

@@ -32,7 +32,7 @@ from fedflow.components.binning.model import (
 from fedflow.components.binning.ranks import SortedColumn
 from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
 from fedflow.components.horizontal.packing import Floats
-from fedflow.components.horizontal.rounds import Rules
+from fedflow.components.horizontal.rounds import RoundRules
 from fedflow.components.samples.agreement import digest_of
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import need_rows, numbers, where_of
@@ -145,8 +145,8 @@ def _model(
 NO_COLUMNS = Choice(columns=(), categories=frozenset(), given={}, transformed=())
 
 
-def _rules(ctx: Context) -> Rules:
-    return Rules(elastic=elasticity_of(ctx), fraction_bits=0)
+def _rules(ctx: Context) -> RoundRules:
+    return RoundRules(elastic=elasticity_of(ctx), fraction_bits=0)
 
 
 def _plan(params: HomoFeatureBinningParams, choice: Choice) -> BinningPlan:

@@ -29,7 +29,7 @@ from fedflow.components.binning.ranks import (
     value_of,
 )
 from fedflow.components.horizontal.packing import Floats, Layout
-from fedflow.components.horizontal.rounds import Newcomer, State, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import agreed, mistake_in, plan_in, refusal
 from fedflow.components.samples.common_values import Beginnings, UnionSearch, marks_of
 from fedflow.sdk import BadData, Site
@@ -80,7 +80,7 @@ class CommonBins:
     missing: tuple[bool, ...]
 
     @staticmethod
-    def of(state: State) -> CommonBins:
+    def of(state: RoundState) -> CommonBins:
         """Return what an ended state says. Raises: ValueError: it is no such state."""
         sizes = state.arrays["sizes"].astype(np.int64)
         flat = state.arrays["split_points"]
@@ -99,21 +99,21 @@ class BinningMember:
         self._plan = plan
         self._columns = columns
         self._rows = rows
-        self.state: State | None = None  #: the last one
+        self.state: RoundState | None = None  #: the last one
 
     @property
     def newcomer(self) -> Newcomer:
         """Return the plan and the number of rows."""
         return Newcomer(rows=self._rows, about=msgspec.to_builtins(self._plan))
 
-    def work(self, state: State, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+    def work(self, state: RoundState, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
         """Return the counts that a state asks for. Raises: CodecError: it is no such state."""
         try:
             return self._counts(state)
         except (KeyError, TypeError, ValueError, IndexError) as exc:
             raise CodecError(reason=f"the arbiter's state: {exc!r}") from exc
 
-    def _counts(self, state: State) -> Mapping[str, NDArray[Any]]:
+    def _counts(self, state: RoundState) -> Mapping[str, NDArray[Any]]:
         rows = np.array([len(c.values) for c in self._columns], dtype=np.int64)
         points = _points(self._plan, state)
         ranks = np.empty(points.shape, dtype=np.int64)
@@ -132,7 +132,7 @@ class BinningMember:
             "marks": np.concatenate([*marks, np.empty(0, dtype=np.int64)]),
         }
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         """Keep the last state."""
         self.state = state
 
@@ -142,21 +142,21 @@ class BinningCombiner:
 
     needs_singles = False
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: BadParameter: the members' columns or parameters differ."""
         plan = agreed(newcomers, BinningPlan)
         unions = [UnionSearch(most=MAX_CATEGORIES) for _ in plan.categories]
         return _searching(plan, 0, plan.search, unions)
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         """Return what of a late member's plan is not that of the others."""
         return refusal(newcomer, _plan_of(state))
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         """Return why what a member calls the state is none of these rounds."""
         return None if state.ended else mistake_in(state, self.layout)
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         """Return the shapes of the counts."""
         plan = _plan_of(state)
         return {
@@ -166,7 +166,7 @@ class BinningCombiner:
             "marks": (sum(about.size for about in _asked(state) if about is not None),),
         }
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         """Return the next state. Raises: ValueError: no counts of rows. BadData."""
         plan = _plan_of(state)
         rows, missing, ranks, marks = (
@@ -207,7 +207,7 @@ class BinningCombiner:
                 for values, count in zip(search.high, searched, strict=True)
             ]
             return _ended(plan, number, quantiles, _categories(unions), missing)
-        return State(
+        return RoundState(
             round=number,
             arrays={"ends": search.high, "rows": searched.astype(np.float64)},
             notes={**_notes(plan, unions), "stage": "ranks"},
@@ -216,10 +216,10 @@ class BinningCombiner:
 
 def _searching(
     plan: BinningPlan, number: int, search: RankSearch, unions: Sequence[UnionSearch]
-) -> State:
+) -> RoundState:
     arrays = {"low": search.low, "high": search.high, "found": search.found.astype(np.float64)}
     notes = {**_notes(plan, unions), "stage": "search"}
-    return State(round=number, arrays=arrays, notes=notes)
+    return RoundState(round=number, arrays=arrays, notes=notes)
 
 
 def _ended(
@@ -228,11 +228,11 @@ def _ended(
     found: Sequence[Floats],
     categories: Sequence[Floats],
     missing: Ints,
-) -> State:
+) -> RoundState:
     by_column = dict(zip(plan.searched, found, strict=True))
     by_column |= dict(zip(plan.categories, categories, strict=True))
     points = [by_column[number] for number in range(plan.columns)]
-    return State(
+    return RoundState(
         round=number,
         arrays={
             "split_points": np.concatenate([*points, np.empty(0)]),
@@ -248,15 +248,15 @@ def _notes(plan: BinningPlan, unions: Sequence[UnionSearch]) -> dict[str, Any]:
     return {"plan": msgspec.to_builtins(plan), "unions": [union.to_json() for union in unions]}
 
 
-def _plan_of(state: State) -> BinningPlan:
+def _plan_of(state: RoundState) -> BinningPlan:
     return plan_in(state.notes["plan"], BinningPlan)
 
 
-def _unions(state: State) -> list[UnionSearch]:
+def _unions(state: RoundState) -> list[UnionSearch]:
     return [UnionSearch.of_json(one, most=MAX_CATEGORIES) for one in state.notes["unions"]]
 
 
-def _asked(state: State) -> list[Beginnings | None]:
+def _asked(state: RoundState) -> list[Beginnings | None]:
     searching = state.notes["stage"] == "search"
     return [union.asked if searching else None for union in _unions(state)]
 
@@ -275,7 +275,7 @@ def _bytes_of(values: Floats) -> list[bytes]:
     return [int(place).to_bytes(PLACE_BYTES) for place in order_of(np.unique(values))]
 
 
-def _search(plan: BinningPlan, state: State) -> RankSearch:
+def _search(plan: BinningPlan, state: RoundState) -> RankSearch:
     begun = plan.search
     low, high, found = (state.arrays[name] for name in ("low", "high", "found"))
     if low.shape != begun.low.shape or high.shape != low.shape or found.shape != low.shape:
@@ -283,7 +283,7 @@ def _search(plan: BinningPlan, state: State) -> RankSearch:
     return replace(begun, low=low, high=high, found=found.astype(np.bool_))
 
 
-def _points(plan: BinningPlan, state: State) -> Floats:
+def _points(plan: BinningPlan, state: RoundState) -> Floats:
     """Return the points that a state asks for: columns x targets x grid, or columns x points."""
     if state.notes["stage"] == "search":
         return _search(plan, state).points()

@@ -30,7 +30,7 @@ from fedflow.components.features.one_hot import (
 )
 from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
 from fedflow.components.horizontal.packing import Layout
-from fedflow.components.horizontal.rounds import Newcomer, Rules, State, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundRules, RoundState, Total
 from fedflow.components.samples.agreement import agreed, digest_of, mistake_in, plan_in, refusal
 from fedflow.components.samples.common_values import (
     MAX_BYTES,
@@ -159,7 +159,7 @@ class ValuesMember:
         """Return the plan."""
         return Newcomer(rows=self._rows, about=msgspec.to_builtins(self._plan))
 
-    def work(self, state: State, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+    def work(self, state: RoundState, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
         """Return the marks that a state asks for. Raises: CodecError: it is no such state."""
         try:
             asked = _asked(state)
@@ -175,7 +175,7 @@ class ValuesMember:
             "marks": np.concatenate([*marks, np.empty(0, dtype=np.int64)]),
         }
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         """Nothing is kept of a state."""
 
 
@@ -184,26 +184,26 @@ class ValuesCombiner:
 
     needs_singles = False
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: BadParameter: the members' columns differ."""
         plan = agreed(newcomers, ValuesPlan)
         return _state(plan, 0, [UnionSearch(most=MAX_VALUES) for _ in range(plan.columns)])
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         """Return why a late member's columns are not those of the others."""
         return refusal(newcomer, _plan_of(state))
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         """Return why what a member calls the state is none of these rounds."""
         return None if state.ended else mistake_in(state, self.layout)
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         """Return the shapes of the marks."""
         columns = _plan_of(state).columns
         marks = sum(about.size for about in _asked(state) if about is not None)
         return {"texts": (columns,), "marks": (marks,)}
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         """Return the next state. Raises: ValueError: no sums of marks. BadData: too many values."""
         marks = np.rint(total.arrays["marks"])
         if (marks < 0).any() or (marks > len(total.counted)).any():
@@ -227,7 +227,7 @@ def _state(
     unions: Sequence[UnionSearch],
     *,
     texts: NDArray[np.bool_] | None = None,
-) -> State:
+) -> RoundState:
     notes: dict[str, Any] = {"plan": msgspec.to_builtins(plan)}
     ended = texts is not None and all(union.asked is None for union in unions)
     if ended and texts is not None:
@@ -237,7 +237,7 @@ def _state(
         ]
     else:
         notes["unions"] = [union.to_json() for union in unions]
-    return State(round=number, arrays={}, notes=notes, ended=ended)
+    return RoundState(round=number, arrays={}, notes=notes, ended=ended)
 
 
 def _text(value: bytes) -> str:
@@ -245,15 +245,15 @@ def _text(value: bytes) -> str:
     return value.decode()
 
 
-def _plan_of(state: State) -> ValuesPlan:
+def _plan_of(state: RoundState) -> ValuesPlan:
     return plan_in(state.notes["plan"], ValuesPlan)
 
 
-def _unions(state: State) -> list[UnionSearch]:
+def _unions(state: RoundState) -> list[UnionSearch]:
     return [UnionSearch.of_json(one, most=MAX_VALUES) for one in state.notes["unions"]]
 
 
-def _asked(state: State) -> list[Beginnings | None]:
+def _asked(state: RoundState) -> list[Beginnings | None]:
     return [union.asked for union in _unions(state)]
 
 
@@ -288,5 +288,5 @@ def _received(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _rules(ctx: Context) -> Rules:
-    return Rules(elastic=elasticity_of(ctx), fraction_bits=0)
+def _rules(ctx: Context) -> RoundRules:
+    return RoundRules(elastic=elasticity_of(ctx), fraction_bits=0)

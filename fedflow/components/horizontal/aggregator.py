@@ -19,14 +19,14 @@ from typing import Final
 
 from fedflow.components.horizontal.messages import (
     SERIALS_PER_LAUNCH,
-    Answer,
     Finish,
     Question,
     Ready,
     Recall,
-    Refused,
-    Start,
+    Rejected,
+    RoundStart,
     StateReply,
+    SumReply,
     ToAggregator,
     ToMember,
     places,
@@ -39,8 +39,8 @@ from fedflow.components.horizontal.rounds import (
     Combiner,
     Newcomer,
     Participation,
-    Rules,
-    State,
+    RoundRules,
+    RoundState,
     Total,
     fewest,
     history_with,
@@ -61,7 +61,7 @@ MOST_TRIES: Final = 10  #: of one round, one after the other
 RECOVERY_S: Final = 5.0  #: least last call after a launch again: who has the latest state may come
 
 
-class Phase(Enum):
+class RoundPhase(Enum):
     """See the module."""
 
     GATHER = "gather"
@@ -72,7 +72,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Send:
+class SendToMembers:
     """Send a message to some members."""
 
     to: tuple[Site, ...]
@@ -84,7 +84,7 @@ class Completed:
     """A round is complete: who took part, and what came of it."""
 
     participation: Participation
-    state: State
+    state: RoundState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ class Note:
     text: str
 
 
-Action = Send | Completed | Note
+Action = SendToMembers | Completed | Note
 
 
 class Aggregator:
@@ -104,14 +104,14 @@ class Aggregator:
         self,
         combiner: Combiner,
         *,
-        rules: Rules,
+        rules: RoundRules,
         sites: Sequence[Site],
         session: str,
         launch: int = 0,
     ) -> None:
         """`sites` are all members that may come; `session` is of no other run's rounds."""
-        self.phase = Phase.GATHER
-        self.state: State | None = None
+        self.phase = RoundPhase.GATHER
+        self.state: RoundState | None = None
         self._combiner = combiner
         self._rules = rules
         self._sites = {site.key: site for site in sites}
@@ -147,14 +147,14 @@ class Aggregator:
 
     def begin(self, now_s: float) -> list[Action]:
         """Begin to gather members."""
-        self._enter(Phase.GATHER, now_s)
+        self._enter(RoundPhase.GATHER, now_s)
         if self._launch:
             self._send(self._sites.values(), Recall(serial=self._serial))
         return self._taken()
 
     def received(self, site: Site, message: ToAggregator, now_s: float) -> list[Action]:
         """Take a message. Raises: FedflowError: the run fails."""
-        if site not in self._banned and self.phase is not Phase.OVER:
+        if site not in self._banned and self.phase is not RoundPhase.OVER:
             if isinstance(message, Ready):
                 self._take_ready(site, message, now_s)
             elif isinstance(message, StateReply):
@@ -166,17 +166,17 @@ class Aggregator:
 
     def damaged(self, site: Site, reason: str, now_s: float) -> list[Action]:
         """Take what is no message. Raises: FedflowError: the run fails."""
-        if site not in self._banned and self.phase is not Phase.OVER:
+        if site not in self._banned and self.phase is not RoundPhase.OVER:
             self._ban(site, reason, now_s)
             self._advance(now_s)
         return self._taken()
 
     def departed(self, site: Site, reason: str, now_s: float) -> list[Action]:
         """Take that a member's run has ended or is gone. Raises: PeerFailed, TooFewInRound."""
-        if self.phase is Phase.OVER or site in self._banned:
+        if self.phase is RoundPhase.OVER or site in self._banned:
             return self._taken()
         if self._rules.elastic is None and not (
-            self.phase is Phase.SPREAD and site in self._spread
+            self.phase is RoundPhase.SPREAD and site in self._spread
         ):
             raise PeerFailed(site=site, reason=reason)
         if site not in self._gone:
@@ -184,14 +184,14 @@ class Aggregator:
         self._gone.setdefault(site, (now_s, reason))
         self._ready.pop(site, None)
         self._check_enough_left(now_s)
-        if self.phase is Phase.GATHER and len(self._ready) < self._least:
+        if self.phase is RoundPhase.GATHER and len(self._ready) < self._least:
             self._set_deadline(now_s)
         self._advance(now_s)
         return self._taken()
 
     def passed(self, now_s: float) -> list[Action]:
         """Take that time has passed. Raises: TooFewInRound, RoundsFailed."""
-        if self.phase is not Phase.OVER:
+        if self.phase is not RoundPhase.OVER:
             self._advance(now_s)
         return self._taken()
 
@@ -220,13 +220,13 @@ class Aggregator:
             self._gone.pop(site, None)
         self._late.pop(site, None)
         self._ready[site] = ready
-        if self.phase is Phase.SPREAD and self.state is not None:
+        if self.phase is RoundPhase.SPREAD and self.state is not None:
             if ready.ended and ready.digest == self.state.digest:
                 self._spread.add(site)
             else:
                 self._send([site], self._last_start())
 
-    def _take_answer(self, site: Site, answer: Answer, now_s: float) -> None:
+    def _take_answer(self, site: Site, answer: SumReply, now_s: float) -> None:
         if self._sum is None or not self._collects(site) or site.key in self._sum.lost:
             self._send([site], Recall(serial=self._serial))
         elif answer.serial == self._serial:
@@ -237,7 +237,7 @@ class Aggregator:
                 self._blame(site, exc, now_s)
 
     def _take_state(self, site: Site, reply: StateReply, now_s: float) -> None:
-        if self.phase is not Phase.RECOVER or reply.serial != self._serial:
+        if self.phase is not RoundPhase.RECOVER or reply.serial != self._serial:
             return
         wanted = self._ready.get(site)
         if not self._asked or self._asked[-1] != site or wanted is None:
@@ -272,13 +272,13 @@ class Aggregator:
         self._note(f"{site} cannot take part: {reason}")
         self._banned[site] = reason
         self._ready.pop(site, None)
-        self._send([site], Refused(serial=self._serial, reason=reason[:2000]))
+        self._send([site], Rejected(serial=self._serial, reason=reason[:2000]))
 
     def _blame(self, site: Site, error: DishonestParty, now_s: float) -> None:
         """Give the round up, without whoever broke its rules from now on."""
         named = next((s for key, s in self._sites.items() if key == error.fields["party"]), site)
         self._ban(named, str(error.fields["reason"]), now_s)
-        if self.phase is Phase.COLLECT:
+        if self.phase is RoundPhase.COLLECT:
             self._give_up(f"{named} broke the rules: {error.fields['reason']}", now_s)
 
     def _ban(self, site: Site, reason: str, now_s: float) -> None:
@@ -291,12 +291,14 @@ class Aggregator:
 
     def _collects(self, site: Site) -> bool:
         """Tell whether a member's answers to the round that runs are still due."""
-        return self.phase is Phase.COLLECT and self._plan is not None and self._plan.has(site.key)
+        return (
+            self.phase is RoundPhase.COLLECT and self._plan is not None and self._plan.has(site.key)
+        )
 
     def _check_enough_left(self, now_s: float) -> None:
         """Raises: TooFewInRound: all others are gone, so waiting would not help."""
         elastic = self._rules.elastic
-        if elastic is None or self.phase is Phase.SPREAD:
+        if elastic is None or self.phase is RoundPhase.SPREAD:
             return
         left = [s for s in self._sites.values() if s not in self._gone and s not in self._banned]
         if len(left) < max(2, elastic.min_parties):
@@ -328,21 +330,21 @@ class Aggregator:
     def _advance(self, now_s: float) -> None:
         """Go on as far as it goes without a further event."""
         is_late = self._deadline_s is not None and now_s >= self._deadline_s
-        if self.phase is Phase.GATHER:
+        if self.phase is RoundPhase.GATHER:
             self._gather(now_s, is_late=is_late)
-        elif self.phase is Phase.RECOVER:
+        elif self.phase is RoundPhase.RECOVER:
             holder = self._asked[-1]
             if is_late or holder not in self._ready:
                 if is_late:
                     self._miss(holder, "it did not send its state", now_s)
                 self._recover_or_begin(now_s)
-        elif self.phase is Phase.COLLECT:
+        elif self.phase is RoundPhase.COLLECT:
             self._collect(now_s, is_late=is_late)
-        elif self.phase is Phase.SPREAD:
+        elif self.phase is RoundPhase.SPREAD:
             due = [s for s in self._ready if s not in self._spread and s not in self._gone]
             if not due or is_late:
                 self._send(self._sites.values(), Finish(serial=self._serial))
-                self._enter(Phase.OVER, now_s)
+                self._enter(RoundPhase.OVER, now_s)
 
     def _gather(self, now_s: float, *, is_late: bool) -> None:
         elastic = self._rules.elastic
@@ -375,7 +377,7 @@ class Aggregator:
             if holder is not None:
                 self._serial += 1
                 self._asked.append(holder)
-                self._enter(Phase.RECOVER, now_s)
+                self._enter(RoundPhase.RECOVER, now_s)
                 self._send([holder], Recall(serial=self._serial, with_state=True))
                 return
             found = {site: _newcomer(ready) for site, ready in self._ready.items()}
@@ -403,7 +405,7 @@ class Aggregator:
             raise RuntimeError("no round without a state")
         self._serial += 1
         if state.ended:
-            self._enter(Phase.SPREAD, now_s)
+            self._enter(RoundPhase.SPREAD, now_s)
             self._spread = set()
             self._send(
                 (s for s in self._sites.values() if s not in self._banned), self._last_start()
@@ -411,7 +413,7 @@ class Aggregator:
             return
         members = self._chosen()
         if len(members) < self._least:
-            self._enter(Phase.GATHER, now_s)
+            self._enter(RoundPhase.GATHER, now_s)
             return
         start = self._start(state, members)
         self._rows = {site.key: self._ready[site].rows for site in members}
@@ -428,7 +430,7 @@ class Aggregator:
             self._sum = SecureSum(self._plan)
         else:
             self._sum = PlainSum(self._plan, keeps=self._combiner.needs_singles)
-        self._enter(Phase.COLLECT, now_s)
+        self._enter(RoundPhase.COLLECT, now_s)
         self._send(members, start)
 
     def _chosen(self) -> list[Site]:
@@ -436,8 +438,8 @@ class Aggregator:
         most = len(self._sites) if elastic is None else elastic.max_parties or len(self._sites)
         return [site for site in self._sites.values() if site in self._ready][:most]
 
-    def _start(self, state: State, members: Sequence[Site]) -> Start:
-        return Start(
+    def _start(self, state: RoundState, members: Sequence[Site]) -> RoundStart:
+        return RoundStart(
             serial=self._serial,
             state=state_body(state),
             members=sorted(site.key for site in members),
@@ -447,10 +449,10 @@ class Aggregator:
             fraction_bits=self._rules.fraction_bits,
         )
 
-    def _last_start(self) -> Start:
+    def _last_start(self) -> RoundStart:
         if self.state is None:
             raise RuntimeError("no state to spread")
-        return Start(
+        return RoundStart(
             serial=self._serial,
             state=state_body(self.state),
             members=[],
@@ -461,7 +463,7 @@ class Aggregator:
         )
 
     def _collect(self, now_s: float, *, is_late: bool) -> None:
-        while self.phase is Phase.COLLECT and self._sum is not None:
+        while self.phase is RoundPhase.COLLECT and self._sum is not None:
             waiting = [k for k in self._sum.due if self._sites[k] not in self._gone]
             if not self._sum.is_complete and waiting and not is_late:
                 return
@@ -554,7 +556,7 @@ class Aggregator:
         self._sum = self._plan = None
         for site in self._ready:
             self._gone.pop(site, None)
-        self._enter(Phase.GATHER, now_s)
+        self._enter(RoundPhase.GATHER, now_s)
         state = self.state
         if (state is not None and state.ended) or len(self._ready) >= self._least:
             self._begin_round(now_s)
@@ -565,7 +567,7 @@ class Aggregator:
         self._late.setdefault(site, (now_s, reason))
         self._ready.pop(site, None)
 
-    def _enter(self, phase: Phase, now_s: float) -> None:
+    def _enter(self, phase: RoundPhase, now_s: float) -> None:
         self.phase = phase
         self._since_s = now_s
         self._set_deadline(now_s)
@@ -573,14 +575,14 @@ class Aggregator:
     def _set_deadline(self, now_s: float) -> None:
         elastic = self._rules.elastic
         self._deadline_s = None
-        if elastic is not None and self.phase is not Phase.OVER:
+        if elastic is not None and self.phase is not RoundPhase.OVER:
             wait_s = elastic.round_deadline_s
-            if self.phase is Phase.GATHER and self.state is None:
+            if self.phase is RoundPhase.GATHER and self.state is None:
                 wait_s = max(wait_s, FIRST_JOIN_S)
             self._deadline_s = now_s + wait_s
 
     def _send(self, to: Iterable[Site], message: ToMember) -> None:
-        self._actions.append(Send(to=tuple(to), message=message))
+        self._actions.append(SendToMembers(to=tuple(to), message=message))
 
     def _note(self, text: str) -> None:
         self._actions.append(Note(text=text))

@@ -10,7 +10,7 @@ from fedflow.components.horizontal import aggregator as aggregating
 from fedflow.components.horizontal import member as membering
 from fedflow.components.horizontal.messages import (
     NAME,
-    Refused,
+    Rejected,
     ToAggregator,
     ToMember,
     read_by_aggregator,
@@ -22,8 +22,8 @@ from fedflow.components.horizontal.rounds import (
     Combiner,
     Elasticity,
     Participation,
-    Rules,
-    State,
+    RoundRules,
+    RoundState,
     Worker,
 )
 from fedflow.components.secure_aggregation.signatures import signatures_of
@@ -55,8 +55,8 @@ def members_of(ctx: Context) -> tuple[Site, ...]:
 
 
 def run_aggregator(
-    ctx: Context, combiner: Combiner, *, rules: Rules, members: Sequence[Site] = ()
-) -> State:
+    ctx: Context, combiner: Combiner, *, rules: RoundRules, members: Sequence[Site] = ()
+) -> RoundState:
     """Lead the rounds to the end, and return the last state.
 
     Args:
@@ -77,23 +77,23 @@ def run_aggregator(
         return _lead(ctx, machine, post, sites)
     except FedflowError as exc:
         if rules.elastic is not None:  # members would wait for the next launch
-            post.send(Refused(serial=machine.serial, reason=exc.message[:2000]), to=sites)
+            post.send(Rejected(serial=machine.serial, reason=exc.message[:2000]), to=sites)
         raise
 
 
 def _lead(
     ctx: Context, machine: aggregating.Aggregator, post: _Post, sites: Sequence[Site]
-) -> State:
+) -> RoundState:
     actions = machine.begin(monotonic_s())
     while True:
         for action in actions:
-            if isinstance(action, aggregating.Send):
+            if isinstance(action, aggregating.SendToMembers):
                 post.send(action.message, to=action.to)
             elif isinstance(action, aggregating.Completed):
                 _record(ctx, action.participation)
             else:
                 ctx.log.warning("%s", action.text)
-        if machine.phase is aggregating.Phase.OVER and machine.state is not None:
+        if machine.phase is aggregating.RoundPhase.OVER and machine.state is not None:
             return machine.state
         found = post.next(sites, machine.deadline_s)
         now_s = monotonic_s()
@@ -114,10 +114,10 @@ def run_member(
     ctx: Context,
     worker: Worker,
     *,
-    rules: Rules,
-    state: State | None = None,
+    rules: RoundRules,
+    state: RoundState | None = None,
     aggregator: Site | None = None,
-) -> State:
+) -> RoundState:
     """Take part in the rounds until they end, and return the last state.
 
     Args:
@@ -129,7 +129,7 @@ def run_member(
     """
     leader = aggregator or ctx.only(Role.ARBITER)
     elastic = rules.elastic
-    machine = membering.Member(
+    machine = membering.RoundMember(
         worker.newcomer,
         me=ctx.site,
         aggregator=leader,
@@ -145,7 +145,7 @@ def run_member(
     while True:
         while pending:
             action, *pending = pending
-            if isinstance(action, membering.Send):
+            if isinstance(action, membering.SendToAggregator):
                 post.send(action.message, to=(leader,))
             elif isinstance(action, membering.Took):
                 worker.took(action.state)
@@ -231,7 +231,7 @@ def _launch(ctx: Context) -> int:
     return launch
 
 
-def without_elasticity(ctx: Context, rules: Rules) -> Rules:
+def without_elasticity(ctx: Context, rules: RoundRules) -> RoundRules:
     """Return rules by which every member is needed, for runs within a run."""
     if rules.elastic is not None:
         ctx.log.info("within this run every member is needed in every round")

@@ -25,7 +25,7 @@ from fedflow.components.horizontal.lr_rounds import (
     first_state,
 )
 from fedflow.components.horizontal.packing import Floats
-from fedflow.components.horizontal.rounds import HISTORY, Newcomer, Rules, State
+from fedflow.components.horizontal.rounds import HISTORY, Newcomer, RoundRules, RoundState
 from fedflow.components.linear.party_weights import FittedWeights, TrainingProgress
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.samples.decoding import Instances, is_class, read_instances
@@ -99,7 +99,7 @@ class HomoLR:
         if "train_data" not in ctx.inputs.data:
             return _predict(ctx)
         secure, signed = params.secure_aggregate, params.aggregator_may_lie
-        rules = Rules(elastic=elasticity_of(ctx), secure=secure, signed=secure and signed)
+        rules = RoundRules(elastic=elasticity_of(ctx), secure=secure, signed=secure and signed)
         if not params.cv_param.need_cv:
             return _fit(ctx, rules)
         alone = without_elasticity(ctx, rules)
@@ -113,14 +113,14 @@ class HomoLR:
         )
 
 
-def _fit(ctx: Context, rules: Rules) -> Outputs:
+def _fit(ctx: Context, rules: RoundRules) -> Outputs:
     return _lead(ctx, rules) if ctx.site.role is Role.ARBITER else _take_part(ctx, rules)
 
 
 # --- the arbiter ----------------------------------------------------------------------------------
 
 
-def _lead(ctx: Context, rules: Rules) -> Outputs:
+def _lead(ctx: Context, rules: RoundRules) -> Outputs:
     params: HomoLRParams = ctx.params
 
     def record(number: int, losses: Sequence[float | None]) -> None:
@@ -152,7 +152,7 @@ def _by_model(losses: Sequence[Sequence[float | None]]) -> Any:
     return [[one[k] for one in losses if one[k] is not None] for k in range(len(losses[0]))]
 
 
-def _record_budget(ctx: Context, state: State) -> None:
+def _record_budget(ctx: Context, state: RoundState) -> None:
     ctx.tracker.metric(
         "train",
         "epsilon",
@@ -193,7 +193,7 @@ class _Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     memory: dict[str, Any]
 
 
-def _take_part(ctx: Context, rules: Rules) -> Outputs:
+def _take_part(ctx: Context, rules: RoundRules) -> Outputs:
     params: HomoLRParams = ctx.params
     earlier = _earlier(ctx)
     parts = _parts(ctx, earlier)
@@ -254,7 +254,7 @@ class _Party:
             record=self._record,
         )
 
-    def _resumed(self, start: State | None) -> State | None:
+    def _resumed(self, start: RoundState | None) -> RoundState | None:
         """Return the state of the latest checkpoint of an earlier attempt, else `start`."""
         if self._plan.save_every is None or not self._ctx.task_version:
             return start
@@ -270,7 +270,7 @@ class _Party:
         shape = arrays["weights"].shape if "weights" in arrays else ()
         self._trainings["train"].restore(found.memory, shape=shape)
         self._ctx.log.info("an earlier attempt ended after round %s here", found.round - 1)
-        return State(round=found.round, arrays=arrays, notes=found.notes, ended=found.ended)
+        return RoundState(round=found.round, arrays=arrays, notes=found.notes, ended=found.ended)
 
     def _targets_for(self, classes: Sequence[Any]) -> None:
         self._classes = classes
@@ -287,7 +287,7 @@ class _Party:
         else:
             self.losses.append(losses.tolist())
 
-    def _took(self, state: State) -> None:
+    def _took(self, state: RoundState) -> None:
         self._ctx.tracker.progress(min(1.0, state.round / self._params.rounds))
         number = state.round - 1
         if number < 0:
@@ -306,7 +306,7 @@ class _Party:
         if self._plan.saves_after(number):
             save_step(self._ctx, number, self._checkpoint(state))
 
-    def _checkpoint(self, state: State) -> Model:
+    def _checkpoint(self, state: RoundState) -> Model:
         columns = self._parts[0].data.columns
         model = _stored(self._params, _trained(self._params, state, columns=columns), state)
         kept = {
@@ -318,7 +318,7 @@ class _Party:
         }
         return replace(model, param={**model.param, RESUME: kept})
 
-    def _measure(self, state: State, number: int) -> None:
+    def _measure(self, state: RoundState, number: int) -> None:
         """Measure the weights of a round on this party's own rows."""
         classes = state.notes["classes"]
         kind = "multi" if len(classes) > 2 else "binary"
@@ -365,7 +365,7 @@ def _scores(weights: Floats, features: Floats) -> Floats:
     return scores + weights[:, columns] if weights.shape[1] > columns else scores
 
 
-def _start(params: HomoLRParams, earlier: LinearModel, *, columns: str) -> State:
+def _start(params: HomoLRParams, earlier: LinearModel, *, columns: str) -> RoundState:
     """Return the state that begins with a model's weights."""
     rows = []
     for part in earlier.parts:
@@ -384,7 +384,7 @@ def _start(params: HomoLRParams, earlier: LinearModel, *, columns: str) -> State
     )
 
 
-def _trained(params: HomoLRParams, state: State, *, columns: Sequence[str]) -> LinearModel:
+def _trained(params: HomoLRParams, state: RoundState, *, columns: Sequence[str]) -> LinearModel:
     """Return the model of a state."""
     notes, parts = state.notes, []
     for number, weights in enumerate(state.arrays["weights"]):
@@ -404,7 +404,7 @@ def _trained(params: HomoLRParams, state: State, *, columns: Sequence[str]) -> L
     return LinearModel(parts=tuple(parts), classes=tuple(notes["classes"]))
 
 
-def _stored(params: HomoLRParams, trained: LinearModel, state: State) -> Model:
+def _stored(params: HomoLRParams, trained: LinearModel, state: RoundState) -> Model:
     model = trained.to_model(params)
     rounds = [dict(one) for one in state.notes.get(HISTORY, [])]
     about: Mapping[str, Any] = {**model.meta, "strategy": params.strategy.name, "rounds": rounds}

@@ -22,7 +22,7 @@ from fedflow.components.horizontal.local_sgd import LocalTraining, fits_intercep
 from fedflow.components.horizontal.lr_params import HomoLRParams
 from fedflow.components.horizontal.packing import Floats, Layout
 from fedflow.components.horizontal.privacy import private, spent
-from fedflow.components.horizontal.rounds import Newcomer, State, Total, means, weighted
+from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total, means, weighted
 from fedflow.components.horizontal.strategies import Strategy, strategy_of
 from fedflow.components.linear.optimizer import initial_weights
 from fedflow.components.training.one_vs_rest import MAX_CLASSES
@@ -49,7 +49,7 @@ def first_state(
     columns: str,
     model: str = "",
     start: int = 0,
-) -> State:
+) -> RoundState:
     """Return the state before the first round.
 
     Args:
@@ -73,7 +73,7 @@ def first_state(
         "best_round": -1,
         "best_loss": None,
     }
-    return State(round=0, arrays=arrays, notes=notes)
+    return RoundState(round=0, arrays=arrays, notes=notes)
 
 
 class _Notes(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class Averaging:
         self._record = record
         self.needs_singles = self._strategy.needs_singles
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         """Return why a member does not fit to the training."""
         about, notes = newcomer.about, state.notes
         if about.get("columns") != notes["columns"]:
@@ -120,7 +120,7 @@ class Averaging:
             return "it does not want differential privacy"
         return None
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         """Return why a state is none of this training."""
         known = first_state(self._params, weights=np.zeros((1, 1)), classes=(), columns="")
         if set(known.arrays) != set(state.arrays):
@@ -140,7 +140,7 @@ class Averaging:
             return "its state has losses of other classes"
         return None
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return the first weights. Raises: BadData: columns or models of members differ."""
         first_site, first = next(iter(newcomers.items()))
         for site, one in newcomers.items():
@@ -158,12 +158,12 @@ class Averaging:
         columns = str(first.about.get("columns"))
         return first_state(self._params, weights=weights, classes=classes, columns=columns)
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         """Return what a party contributes."""
         shape = state.arrays["weights"].shape
         return {"weights": shape, "loss": (shape[0],), "validated": (2,)}
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         """Return the next weights. Raises: Diverged; ValueError: the sum cannot be right."""
         before = state.arrays["weights"]
         after, memory = self._following(state, total)
@@ -189,9 +189,9 @@ class Averaging:
         ended = stops or number >= self._params.rounds or all(notes["converged"])
         if ended and "best" in arrays and notes["best_round"] >= 0:
             arrays["weights"] = arrays["best"]
-        return State(round=number, arrays=arrays, notes=notes, ended=ended)
+        return RoundState(round=number, arrays=arrays, notes=notes, ended=ended)
 
-    def _following(self, state: State, total: Total) -> tuple[Floats, dict[str, Floats]]:
+    def _following(self, state: RoundState, total: Total) -> tuple[Floats, dict[str, Floats]]:
         before = state.arrays["weights"]
         singles = []
         if self.needs_singles:
@@ -221,7 +221,7 @@ class Averaging:
 
     def _follow_best(
         self,
-        state: State,
+        state: RoundState,
         total: Total,
         losses: Sequence[float | None],
         arrays: dict[str, Floats],
@@ -248,7 +248,7 @@ class Averaging:
         waited = state.round - 1 - notes["best_round"]
         return patience is not None and waited >= patience * (self._plan.every or 1)
 
-    def _spent(self, state: State, total: Total) -> float:
+    def _spent(self, state: RoundState, total: Total) -> float:
         return spent(state.round + 1, self._params.dp_param, members=len(total.counted))
 
 
@@ -263,7 +263,7 @@ class Contributing:
         newcomer: Newcomer,
         validated: LocalTraining | None,
         targets_for: Callable[[Sequence[Any]], None],
-        took: Callable[[State], None],
+        took: Callable[[RoundState], None],
         record: Callable[[int, Floats], None],
     ) -> None:
         """Take the party's rows.
@@ -283,7 +283,7 @@ class Contributing:
         self._strategy = strategy_of(params.strategy)
         self._knows_classes = False
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         """See a state. Raises: CodecError: it does not fit to this party's columns."""
         weights, classes = state.arrays.get("weights"), state.notes.get("classes")
         count = int(self.newcomer.about["count"]) + fits_intercept(self._params)
@@ -296,7 +296,7 @@ class Contributing:
             self._knows_classes = True
         self._took(state)
 
-    def work(self, state: State, members: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+    def work(self, state: RoundState, members: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
         """Return the weights and the loss after the epochs of a round."""
         params, before = self._params, state.arrays["weights"]
         start = before

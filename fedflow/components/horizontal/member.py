@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from fedflow.components.horizontal.messages import (
     SERIALS_PER_LAUNCH,
-    Answer,
     Question,
     Ready,
     Recall,
-    Refused,
-    Start,
+    Rejected,
+    RoundStart,
     StateReply,
+    SumReply,
     ToAggregator,
     ToMember,
     layout_at,
     state_body,
     state_of,
 )
-from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, State
+from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, RoundState
 from fedflow.components.horizontal.sums import SecureMember, encoded, plan_of
 from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.components.secure_aggregation.signatures import Signatures
@@ -38,7 +38,7 @@ SILENCE_S: Final = 30.0  #: after which a member says `ready` again, at least; s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Send:
+class SendToAggregator:
     """Send the aggregator a message."""
 
     message: ToAggregator
@@ -49,7 +49,7 @@ class Work:
     """Do the work of a round, and give the machine the contribution (`worked`)."""
 
     serial: int
-    state: State
+    state: RoundState
     members: tuple[Site, ...]  #: that began the round
 
 
@@ -57,13 +57,13 @@ class Work:
 class Took:
     """A state has come that was not known before."""
 
-    state: State
+    state: RoundState
 
 
-Action = Send | Work | Took
+Action = SendToAggregator | Work | Took
 
 
-class Member:
+class RoundMember:
     """See the module. All methods take the time in seconds, of a clock that never goes back."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Member:
         secure: bool,
         launch: int = 0,
         silence_s: float | None = None,
-        state: State | None = None,
+        state: RoundState | None = None,
         signatures: Signatures | None = None,
     ) -> None:
         """Begin without a state, or with that of an earlier attempt.
@@ -98,7 +98,7 @@ class Member:
         self._silence_s = None if silence_s is None else max(SILENCE_S, silence_s)
         self._serial = -1
         self._plan: SumPlan | None = None
-        self._start: Start | None = None
+        self._start: RoundStart | None = None
         self._masking: SecureMember | None = None
         self._asked: Any = None  #: the question that the contribution answers
         self._works = False
@@ -127,14 +127,14 @@ class Member:
             self._gone = None  # it was launched again
         if message.serial < self._serial or self.is_over:
             return self._taken(now_s)
-        if isinstance(message, Start):
+        if isinstance(message, RoundStart):
             self._take_start(message)
         elif isinstance(message, Question):
             if message.serial == self._serial:
                 self._take_question(message)
         elif isinstance(message, Recall):
             self._take_recall(message)
-        elif isinstance(message, Refused):
+        elif isinstance(message, Rejected):
             raise RefusedByAggregator(site=self._aggregator, reason=message.reason)
         elif self.state is not None and self.state.ended:
             self.is_over = True
@@ -189,7 +189,7 @@ class Member:
 
     # --- messages ---------------------------------------------------------------------------------
 
-    def _take_start(self, start: Start) -> None:
+    def _take_start(self, start: RoundStart) -> None:
         if start.serial == self._serial and self._start is not None and not start.state.ended:
             return
         try:
@@ -252,11 +252,13 @@ class Member:
         self._drop_round()
         if recall.with_state and self.state is not None:
             body = state_body(self.state)
-            self._actions.append(Send(message=StateReply(serial=recall.serial, state=body)))
+            self._actions.append(
+                SendToAggregator(message=StateReply(serial=recall.serial, state=body))
+            )
             return
         self._say_ready()
 
-    def _begin_work(self, state: State) -> None:
+    def _begin_work(self, state: RoundState) -> None:
         self._works = True
         self._actions.append(Work(serial=self._serial, state=state, members=self._members))
 
@@ -276,12 +278,12 @@ class Member:
         self._works = False
 
     def _answer(self, body: Any) -> None:
-        self._actions.append(Send(message=Answer(serial=self._serial, body=body)))
+        self._actions.append(SendToAggregator(message=SumReply(serial=self._serial, body=body)))
 
     def _say_ready(self) -> None:
         state = self.state
         self._actions.append(
-            Send(
+            SendToAggregator(
                 message=Ready(
                     launch=self._launch,
                     rows=self._newcomer.rows,

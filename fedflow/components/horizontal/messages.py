@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from fedflow.components.horizontal.packing import Floats, Layout, layout_of, length_of, pack, unpack
-from fedflow.components.horizontal.rounds import MOST_ROWS, State, check_history
+from fedflow.components.horizontal.rounds import MOST_ROWS, RoundState, check_history
 from fedflow.sdk.decoding import read_as
 
 NAME: Final = "rounds"
@@ -63,7 +63,7 @@ class StateBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vector: Any
 
 
-class Start(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoundStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See the module."""
 
     serial: Serial
@@ -82,7 +82,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body: Any
 
 
-class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SumReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See the module."""
 
     serial: Serial
@@ -109,25 +109,25 @@ class Finish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     serial: Serial
 
 
-class Refused(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rejected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See the module."""
 
     serial: Serial
     reason: Text
 
 
-ToAggregator = Ready | Answer | StateReply
-ToMember = Start | Question | Recall | Finish | Refused
+ToAggregator = Ready | SumReply | StateReply
+ToMember = RoundStart | Question | Recall | Finish | Rejected
 
 _KINDS: Final[dict[str, type[Struct]]] = {
     "ready": Ready,
-    "start": Start,
+    "start": RoundStart,
     "question": Question,
-    "answer": Answer,
+    "answer": SumReply,
     "recall": Recall,
     "state": StateReply,
     "finish": Finish,
-    "refused": Refused,
+    "refused": Rejected,
 }
 _WORDS: Final = {kind: word for word, kind in _KINDS.items()}
 
@@ -155,7 +155,7 @@ def read_by_member(value: object) -> ToMember:
     return found
 
 
-def state_body(state: State) -> StateBody:
+def state_body(state: RoundState) -> StateBody:
     """Return a state as it is sent. Raises: ValueError: a number is not finite."""
     layout = layout_of(state.arrays)
     return StateBody(
@@ -167,7 +167,7 @@ def state_body(state: State) -> StateBody:
     )
 
 
-def state_of(body: StateBody) -> State:
+def state_of(body: StateBody) -> RoundState:
     """Return the state that was sent. Raises: ValueError: it does not fit together."""
     layout = layout_at(body.places)
     vector = body.vector
@@ -177,7 +177,7 @@ def state_of(body: StateBody) -> State:
     if numbers.shape != (length_of(layout),) or not np.isfinite(numbers).all():
         raise ValueError("the numbers of a state are others than it says, or not finite")
     check_history(body.notes, body.round)
-    return State(
+    return RoundState(
         round=body.round, arrays=unpack(numbers, layout), notes=body.notes, ended=body.ended
     )
 

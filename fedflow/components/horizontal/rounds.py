@@ -40,7 +40,7 @@ class Elasticity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class RoundRules:
     """How the rounds of one run go; the same at all parties."""
 
     elastic: Elasticity | None = None
@@ -51,7 +51,7 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class RoundState:
     """What stands before round `round`; `ended`: there is no such round."""
 
     round: int  #: how many rounds made it
@@ -152,19 +152,19 @@ class Combiner(Protocol):
     def needs_singles(self) -> bool:
         """Tell whether it looks at each member's contribution, so that nothing is masked."""
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         """Return why a member cannot take part in the rounds of `state`, None if it can."""
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         """Return why what a member calls the state cannot be it, None if it can."""
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: FedflowError: the members do not fit together."""
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         """Return names and shapes of what members contribute to the round of `state`."""
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         """Return the next state; its `round` is one more.
 
         Raises: ValueError: the sum cannot be right; the round is given up, nobody is to blame.
@@ -178,13 +178,13 @@ class Worker(Protocol):
     def newcomer(self) -> Newcomer:
         """Return what this member says of itself."""
 
-    def work(self, state: State, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+    def work(self, state: RoundState, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
         """Return the contribution to the round of `state`: arrays of the layout, to be summed.
 
         `counted` began the round together. Raises: FedflowError: the run fails here.
         """
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         """See every state that comes, each once, the last one with `ended`."""
 
 
@@ -203,7 +203,7 @@ def threshold(members: int) -> int:
     return max(2, members // 2 + 1) if members > 1 else 1
 
 
-def fewest(rules: Rules, members: int) -> int:
+def fewest(rules: RoundRules, members: int) -> int:
     """Return how many of `members` a round needs to the end."""
     if rules.elastic is None:
         return members

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
-from fedflow.components.horizontal.rounds import Rules, State
+from fedflow.components.horizontal.rounds import RoundRules, RoundState
 from fedflow.components.nn.folder import made, own_class
 from fedflow.components.nn.params import HomoNNParams
 from fedflow.components.nn.predicting import Scored, meant, measure, read_targets, write_scored
@@ -49,7 +49,7 @@ from fedflow.sdk import (
 from fedflow.sdk.errors import CodecError
 
 if TYPE_CHECKING:
-    from fedflow.components.nn.learner import Examples, Learner
+    from fedflow.components.nn.learner import Examples, NetworkLearner
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def _lead(ctx: Context) -> Outputs:
     params: HomoNNParams = ctx.params
     recorded = 0
 
-    def show(state: State) -> None:
+    def show(state: RoundState) -> None:
         nonlocal recorded
         losses = losses_in(state)
         for number in range(recorded, len(losses)):
@@ -156,7 +156,7 @@ class _Rows:
         made_of.load(table)
         self.examples = examples_of_own(made_of, count=table.count, labeled=labeled)
 
-    def scored(self, learner: Learner) -> Scored:
+    def scored(self, learner: NetworkLearner) -> Scored:
         """Return what the network says of them."""
         values = meant(learner.scores(self.examples.features), task=self.task)
         return Scored(kind=self.kind, data=self.data, values=values)
@@ -232,7 +232,7 @@ class _Run:
         )
         return averaged(self._learner.states), loss
 
-    def _took(self, state: State) -> None:
+    def _took(self, state: RoundState) -> None:
         """Record what a state says, measure it and store a checkpoint if it is time."""
         losses = losses_in(state)
         for number in range(self._recorded, len(losses)):
@@ -263,7 +263,7 @@ class _Run:
             for measured, value in found.items():
                 kept.setdefault(measured, []).append(value)
 
-    def _checkpoint(self) -> State | None:
+    def _checkpoint(self) -> RoundState | None:
         """Return the state of the latest checkpoint that fits, if an attempt left one."""
         step = self._ctx.checkpoints.latest() if self._ctx.task_version else None
         if step is None:
@@ -273,7 +273,7 @@ class _Run:
         self._ctx.log.info("there is a checkpoint after round %s", state.round)
         return state
 
-    def _load(self, state: State) -> None:
+    def _load(self, state: RoundState) -> None:
         self._take(numbers_in(state, self._plan))
 
     def _take(self, means: Mapping[str, Floats]) -> None:
@@ -286,7 +286,7 @@ class _Run:
         """Return how many epochs so many rounds are, those of the loaded model included."""
         return self._begun + min(rounds * self._plan.every, self._plan.epochs)
 
-    def _network(self, state: State) -> TrainedNetwork:
+    def _network(self, state: RoundState) -> TrainedNetwork:
         losses = losses_in(state)
         return TrainedNetwork(
             define=self._params.nn_define or {},
@@ -338,22 +338,22 @@ def replace_params(
 
 def _learner(
     ctx: Context, stored: TrainedNetwork | None, params: HomoNNParams | None = None
-) -> Learner:
+) -> NetworkLearner:
     """Return the network, with the stored numbers; with `params` it can be trained."""
-    from fedflow.components.nn.learner import Learner, loss_function, network_of
+    from fedflow.components.nn.learner import NetworkLearner, loss_function, network_of
 
     folder, seed = _folder(ctx), ctx.params.torch_seed
     layers = params.layers if params is not None else stored.layers if stored else ()
     network = network_of(layers, folder=folder, seed=seed)
     if params is None:
-        learner = Learner(network)
+        learner = NetworkLearner(network)
     else:
         trainer = None
         if (own := params.trainer.own) is not None:
             path = "trainer.trainer_name"
             kind = own_class(folder, "trainers", own, path=path)
             trainer = made(kind, params.trainer.more, path=path).train
-        learner = Learner(
+        learner = NetworkLearner(
             network,
             optimizer=params.optimizing,
             loss=loss_function(params.loss_function, folder=folder),
@@ -378,9 +378,9 @@ def _folder(ctx: Context) -> Path | None:
     return ctx.nn_folder
 
 
-def _rules(ctx: Context) -> Rules:
+def _rules(ctx: Context) -> RoundRules:
     secure = ctx.params.trainer.fedavg.secure_aggregate
-    return Rules(elastic=elasticity_of(ctx), secure=secure)
+    return RoundRules(elastic=elasticity_of(ctx), secure=secure)
 
 
 def _due(every: int | None, epochs: int, step: int) -> bool:

@@ -52,7 +52,7 @@ def loss_function(loss: Named, *, folder: Path | None) -> Any:
     return made(getattr(torch.nn, loss.name), loss.arguments, path="loss")
 
 
-class Learner:
+class NetworkLearner:
     """A network with its optimizer, whose state stays at this party."""
 
     def __init__(

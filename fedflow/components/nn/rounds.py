@@ -20,7 +20,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.packing import Floats, Layout
-from fedflow.components.horizontal.rounds import Newcomer, State, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import agreed, plan_in, refusal
 from fedflow.sdk import Site
 from fedflow.sdk.errors import CodecError
@@ -67,7 +67,7 @@ class AveragingMember:
         rows: int,
         first: Callable[[], Mapping[str, Floats]],
         train: Callable[[Mapping[str, Floats], int], tuple[Mapping[str, Floats], float]],
-        took: Callable[[State], None],
+        took: Callable[[RoundState], None],
     ) -> None:
         """`first` gives the first numbers, `train` takes numbers and a round and gives new ones and
         a loss; `took` sees every state.
@@ -83,7 +83,7 @@ class AveragingMember:
         """Return the plan and the number of rows."""
         return Newcomer(rows=self._rows, about=msgspec.to_builtins(self._plan))
 
-    def work(self, state: State, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
+    def work(self, state: RoundState, counted: Sequence[Site]) -> Mapping[str, NDArray[Any]]:
         """Return this party's part of the sums. Raises: CodecError, and what `train` raises."""
         if state.round == 0:
             states, loss = self._first(), 0.0
@@ -93,7 +93,7 @@ class AveragingMember:
         parts = {f"{_PREFIX}{name}": array * weight for name, array in states.items()}
         return {**parts, LOSS: np.array(loss * weight), WEIGHT: np.array(weight)}
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         """Show a state."""
         self._took(state)
 
@@ -103,19 +103,19 @@ class AveragingCombiner:
 
     needs_singles = False
 
-    def __init__(self, took: Callable[[State], None] | None = None) -> None:
+    def __init__(self, took: Callable[[RoundState], None] | None = None) -> None:
         self._took = took
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: BadParameter: the members' networks or parameters differ."""
         plan = agreed(newcomers, TrainingPlan)
-        return State(round=0, arrays={}, notes=_notes(plan, losses=[], converged=False))
+        return RoundState(round=0, arrays={}, notes=_notes(plan, losses=[], converged=False))
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         """Return what of a late member's plan is not that of the others."""
         return refusal(newcomer, plan_in(state.notes["plan"], TrainingPlan))
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         """Return why what a member calls the state is none of this training."""
         try:
             plan = plan_in(state.notes.get("plan"), TrainingPlan)
@@ -126,11 +126,11 @@ class AveragingCombiner:
             return "its state is of another training"
         return None
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         """Return the shapes of the network's arrays, and two numbers."""
         return plan_in(state.notes["plan"], TrainingPlan).layout
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         """Return the means. Raises: ValueError: the weights are none."""
         plan = plan_in(state.notes["plan"], TrainingPlan)
         weight = float(total.arrays[WEIGHT])
@@ -142,7 +142,7 @@ class AveragingCombiner:
         if state.round:
             losses.append(float(total.arrays[LOSS]) / most)
         converged = _converged(plan, losses)
-        after = State(
+        after = RoundState(
             round=state.round + 1,
             arrays=arrays,
             notes=_notes(plan, losses=losses, converged=converged),
@@ -156,7 +156,7 @@ class AveragingCombiner:
 _NO_STATE: Final = frozenset({LOSS, WEIGHT})
 
 
-def numbers_in(state: State, plan: TrainingPlan) -> dict[str, Floats]:
+def numbers_in(state: RoundState, plan: TrainingPlan) -> dict[str, Floats]:
     """Return the network's arrays. Raises: CodecError: the state has others."""
     due = {name: shape for name, shape in plan.layout.items() if name not in _NO_STATE}
     if {name: array.shape for name, array in state.arrays.items()} != due:
@@ -164,7 +164,7 @@ def numbers_in(state: State, plan: TrainingPlan) -> dict[str, Floats]:
     return {name.removeprefix(_PREFIX): array for name, array in state.arrays.items()}
 
 
-def losses_in(state: State) -> list[float]:
+def losses_in(state: RoundState) -> list[float]:
     """Return the mean loss of every round of training. Raises: CodecError: they are none."""
     losses = state.notes.get("losses")
     if not isinstance(losses, list) or not all(type(one) in {int, float} for one in losses):

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.horizontal.rounds import State
+from fedflow.components.horizontal.rounds import RoundState
 from fedflow.components.nn.definition import Layer, Named, layers_of, loss_of
 from fedflow.components.nn.params import HomoNNParams, task_of
 from fedflow.components.nn.states import States, from_bytes, to_bytes
@@ -122,7 +122,7 @@ def stored_network(ctx: Context) -> TrainedNetwork | None:
     return None if model is None else TrainedNetwork.of(model)
 
 
-def with_state(model: Model, state: State) -> Model:
+def with_state(model: Model, state: RoundState) -> Model:
     """Return the model of a checkpoint, from whose state rounds can go on."""
     arrays = {name: np.asarray(array, np.float64) for name, array in state.arrays.items()}
     resume = {
@@ -133,14 +133,14 @@ def with_state(model: Model, state: State) -> Model:
     return replace(model, param={**model.param, RESUME: resume})
 
 
-def state_in(model: Model) -> State:
+def state_in(model: Model) -> RoundState:
     """Return the state of a checkpoint. Raises: BadData: it has none."""
     try:
         found = read_as(model.param.get(RESUME), _Resume)
         arrays: dict[str, NDArray[Any]] = from_bytes(base64.b64decode(found.arrays, validate=True))
     except (msgspec.ValidationError, binascii.Error) as exc:
         raise BadData(where="checkpoint", reason=f"{RESUME}: {exc}") from exc
-    return State(round=found.round, arrays=arrays, notes=found.notes)
+    return RoundState(round=found.round, arrays=arrays, notes=found.notes)
 
 
 def best_epoch(losses: Sequence[float], *, begun: int, every: int) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from fedflow.components.horizontal.packing import Layout
-from fedflow.components.horizontal.rounds import Newcomer, State
+from fedflow.components.horizontal.rounds import Newcomer, RoundState
 from fedflow.sdk import BadData, BadParameter, Site
 from fedflow.sdk.decoding import read_as
 
@@ -54,7 +54,7 @@ def refusal(newcomer: Newcomer, plan: msgspec.Struct) -> str | None:
     return None if own == plan else "its columns or parameters are others"
 
 
-def mistake_in(state: State, layout: Callable[[State], Layout]) -> str | None:
+def mistake_in(state: RoundState, layout: Callable[[RoundState], Layout]) -> str | None:
     """Return why a state is none of these rounds, None if its layout can be computed."""
     try:
         layout(state)

@@ -122,7 +122,7 @@ def choose_plan(
     Args:
         min_members: more than that if the caller wants more.
 
-    Raises: ValueError: as `Plan`.
+    Raises: ValueError: as `SumPlan`.
     """
     names = tuple(sorted(members))
     count = len(names)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from fedflow.components.horizontal.packing import layout_of, pack, unpack
-from fedflow.components.horizontal.rounds import Combiner, State, Total, Worker
+from fedflow.components.horizontal.rounds import Combiner, RoundState, Total, Worker
 from fedflow.sdk import Site
 
 
@@ -21,7 +21,7 @@ def run_rounds(
     *,
     absent: Callable[[int], Set[Site]] = nobody,
     most: int = 300,
-) -> State:
+) -> RoundState:
     """Return the last state, which all members get, those that were absent too."""
     state = combiner.begin({site: member.newcomer for site, member in members.items()})
     for number in range(most):
@@ -35,8 +35,8 @@ def run_rounds(
 
 
 def _one_round(
-    combiner: Combiner, members: Mapping[Site, Worker], state: State, absent: Set[Site]
-) -> State:
+    combiner: Combiner, members: Mapping[Site, Worker], state: RoundState, absent: Set[Site]
+) -> RoundState:
     layout = combiner.layout(state)
     counted = {s: m for s, m in members.items() if s not in absent}
     vectors: dict[Site, Any] = {}

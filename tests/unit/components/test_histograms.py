@@ -15,7 +15,7 @@ from fedflow.components.boosting.bins import LEFT
 from fedflow.components.boosting.histograms import NO_NODE, Histograms, binned_at
 from fedflow.components.horizontal.driving import run_aggregator, run_member
 from fedflow.components.horizontal.packing import Layout
-from fedflow.components.horizontal.rounds import Newcomer, Rules, State, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundRules, RoundState, Total
 from fedflow.sdk import Context, Outputs, Params, Role, Site, component
 from fedflow.testing.run import outputs_of, run_component
 from tests.unit.components.homo_parties import ARBITER, GUEST, HOST, HOST_2
@@ -86,23 +86,23 @@ class Level:
     def newcomer(self) -> Newcomer:
         return Newcomer(rows=len(self._rows[0]) if self._rows else 1, about={})
 
-    def work(self, state: State, counted: Sequence[Site]) -> Mapping[str, Any]:
+    def work(self, state: RoundState, counted: Sequence[Site]) -> Mapping[str, Any]:
         assert self._rows is not None
         return {"sums": histograms_of(self._rows).sums}
 
-    def took(self, state: State) -> None: ...
+    def took(self, state: RoundState) -> None: ...
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
-        return State(round=0, arrays={})
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
+        return RoundState(round=0, arrays={})
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         return None
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         return {"sums": (NODES, 7, 5)}
 
-    def combine(self, state: State, total: Total) -> State:
-        return State(round=1, arrays=total.arrays, ended=True)
+    def combine(self, state: RoundState, total: Total) -> RoundState:
+        return RoundState(round=1, arrays=total.arrays, ended=True)
 
 
 @component("Level", roles=("guest", "host", "arbiter"), params=Params, data_ports=())
@@ -112,10 +112,10 @@ class LevelOfATree:
     def run(self, ctx: Context) -> Outputs:
         """Add them up."""
         if ctx.site.role is Role.ARBITER:
-            run_aggregator(ctx, Level(), rules=Rules())
+            run_aggregator(ctx, Level(), rules=RoundRules())
             return Outputs()
         rows = rows_of(int(ctx.site.party_id), 40)
-        state = run_member(ctx, Level(rows), rules=Rules())
+        state = run_member(ctx, Level(rows), rules=RoundRules())
         return Outputs(summary={"sums": state.arrays["sums"].tolist()})
 
 

@@ -19,7 +19,7 @@ from fedflow.components.binning.homo_rounds import (
 )
 from fedflow.components.binning.ranks import SortedColumn
 from fedflow.components.binning.splitting import quantile_points
-from fedflow.components.horizontal.rounds import Newcomer, State, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import digest_of
 from fedflow.sdk import Role, Site
 from tests.unit.components.hetero_lr_parties import breast_data
@@ -177,4 +177,4 @@ def test_sums_that_are_no_counts_give_the_round_up(wrong: float) -> None:
 def test_a_state_that_is_none_is_refused_by_members(notes: dict[str, Any]) -> None:
     member = members_of([[[1.0]]], plan_of(1))[GUEST]
     with pytest.raises(CodecError):
-        member.work(State(round=0, arrays={}, notes=notes), (GUEST,))
+        member.work(RoundState(round=0, arrays={}, notes=notes), (GUEST,))

@@ -15,7 +15,7 @@ from fedflow.components.features.homo_one_hot import (
     ValuesCombiner,
     ValuesMember,
 )
-from fedflow.components.horizontal.rounds import State, Total
+from fedflow.components.horizontal.rounds import RoundState, Total
 from fedflow.sdk import Site
 from tests.unit.components.homo_parties import ARBITER, GUEST, HOST, outputs, rows_of, run_homo
 from tests.unit.components.in_memory_rounds import run_rounds
@@ -104,7 +104,7 @@ def test_sums_that_are_no_marks_give_the_round_up(wrong: float) -> None:
 @pytest.mark.parametrize("notes", [{}, {"unions": [{}]}, {"unions": []}])
 def test_a_state_that_is_none_is_refused(notes: dict[str, Any]) -> None:
     with pytest.raises(CodecError):
-        member([b"a"]).work(State(round=0, arrays={}, notes=notes), (GUEST,))
+        member([b"a"]).work(RoundState(round=0, arrays={}, notes=notes), (GUEST,))
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_a_state_that_is_none_is_refused(notes: dict[str, Any]) -> None:
 )
 def test_values_of_a_lying_arbiter_are_refused(told: Any, tmp_path: Path) -> None:
     class Liar(ValuesCombiner):
-        def combine(self, state: State, total: Total) -> State:
+        def combine(self, state: RoundState, total: Total) -> RoundState:
             found = super().combine(state, total)
             if not found.ended:
                 return found
-            return State(
+            return RoundState(
                 round=found.round, arrays={}, notes={**found.notes, "values": told}, ended=True
             )
 

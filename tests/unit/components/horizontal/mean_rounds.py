@@ -12,8 +12,8 @@ from fedflow.components.horizontal.driving import run_aggregator, run_member
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import (
     Newcomer,
-    Rules,
-    State,
+    RoundRules,
+    RoundState,
     Total,
     means,
     weighted,
@@ -30,22 +30,22 @@ class Mean:
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
 
-    def admit(self, state: State, newcomer: Newcomer) -> str | None:
+    def admit(self, state: RoundState, newcomer: Newcomer) -> str | None:
         return None if newcomer.about == {"kind": "number"} else "it is of another kind"
 
-    def mistake(self, state: State) -> str | None:
+    def mistake(self, state: RoundState) -> str | None:
         return None
 
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
-        return State(round=0, arrays={"mean": np.zeros(3)}, ended=self._rounds == 0)
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
+        return RoundState(round=0, arrays={"mean": np.zeros(3)}, ended=self._rounds == 0)
 
-    def layout(self, state: State) -> Layout:
+    def layout(self, state: RoundState) -> Layout:
         return {"number": (3,)}
 
-    def combine(self, state: State, total: Total) -> State:
+    def combine(self, state: RoundState, total: Total) -> RoundState:
         number = state.round + 1
         mean = state.arrays["mean"] + means(total)["number"]
-        return State(round=number, arrays={"mean": mean}, ended=number == self._rounds)
+        return RoundState(round=number, arrays={"mean": mean}, ended=number == self._rounds)
 
 
 class Number:
@@ -53,14 +53,14 @@ class Number:
 
     def __init__(self, number: float, *, rows: int) -> None:
         self.newcomer = Newcomer(rows=rows, about={"kind": "number"})
-        self.states: list[State] = []
+        self.states: list[RoundState] = []
         self._number = number
 
-    def work(self, state: State, members: Sequence[Site]) -> Mapping[str, Any]:
+    def work(self, state: RoundState, members: Sequence[Site]) -> Mapping[str, Any]:
         numbers = np.array([self._number, state.round, len(members)], dtype=np.float64)
         return weighted({"number": numbers}, self.newcomer.rows)
 
-    def took(self, state: State) -> None:
+    def took(self, state: RoundState) -> None:
         self.states.append(state)
 
 
@@ -80,7 +80,7 @@ class MeanRounds:
     """A training as short as can be."""
 
     def run(self, ctx: Context) -> Outputs:
-        rules = Rules(secure=ctx.params.secure, signed=ctx.params.signed)
+        rules = RoundRules(secure=ctx.params.secure, signed=ctx.params.signed)
         if ctx.params.identity:
             ctx = replace(ctx, identity=NamedIdentity(ctx.site.key))
         if ctx.site.role is Role.ARBITER:

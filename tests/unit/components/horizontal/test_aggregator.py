@@ -9,16 +9,16 @@ import pytest
 
 from fedflow.components.horizontal import aggregator as aggregating
 from fedflow.components.horizontal.messages import (
-    Answer,
     Ready,
     Recall,
-    Refused,
-    Start,
+    Rejected,
+    RoundStart,
+    SumReply,
     read_by_aggregator,
     read_by_member,
     written,
 )
-from fedflow.components.horizontal.rounds import Elasticity, Rules
+from fedflow.components.horizontal.rounds import Elasticity, RoundRules
 from fedflow.sdk import BadData, DishonestParty, PeerFailed, Role, RoundsFailed, Site
 from tests.unit.components.horizontal.mean_rounds import Mean
 
@@ -27,18 +27,18 @@ ELASTIC = Elasticity(min_parties=2, round_deadline_s=10.0, last_call_s=0.0)
 ABOUT = {"kind": "number"}
 
 
-def begun(*, elastic: Elasticity | None = ELASTIC) -> tuple[aggregating.Aggregator, Start]:
+def begun(*, elastic: Elasticity | None = ELASTIC) -> tuple[aggregating.Aggregator, RoundStart]:
     """Return a machine in its first round of plain sums, and the start of it."""
-    rules = Rules(secure=False, elastic=elastic)
+    rules = RoundRules(secure=False, elastic=elastic)
     machine = aggregating.Aggregator(Mean(3), rules=rules, sites=MEMBERS, session="s")
     actions = list(machine.begin(0.0))
     for site in MEMBERS:
         actions += machine.received(site, Ready(launch=0, rows=1, about=ABOUT), 0.0)
-    starts = [a.message for a in actions if isinstance(a, aggregating.Send)]
-    return machine, next(one for one in reversed(starts) if isinstance(one, Start))
+    starts = [a.message for a in actions if isinstance(a, aggregating.SendToMembers)]
+    return machine, next(one for one in reversed(starts) if isinstance(one, RoundStart))
 
 
-def vector(start: Start, *, rows: int = 1) -> Any:
+def vector(start: RoundStart, *, rows: int = 1) -> Any:
     """Return an honest member's vector of ones."""
     numbers = np.full(4, 1 << start.fraction_bits, dtype=np.int64)
     numbers[-1] = rows
@@ -60,10 +60,10 @@ WRONG = {
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG.keys())
 def test_a_member_with_a_wrong_vector_is_named_and_left_out(body: Any) -> None:
     machine, start = begun(elastic=Elasticity(min_parties=2, last_call_s=9.0))
-    actions = machine.received(MEMBERS[2], Answer(serial=start.serial, body=body), 1.0)
-    assert messages(actions, Refused)[0][0] == (MEMBERS[2],)
+    actions = machine.received(MEMBERS[2], SumReply(serial=start.serial, body=body), 1.0)
+    assert messages(actions, Rejected)[0][0] == (MEMBERS[2],)
     assert any("host 3" in one.text for one in actions if isinstance(one, aggregating.Note))
-    (again,) = messages(actions, Start)
+    (again,) = messages(actions, RoundStart)
     assert again[0] == tuple(MEMBERS[:2])
     assert again[1].serial > start.serial
 
@@ -71,22 +71,22 @@ def test_a_member_with_a_wrong_vector_is_named_and_left_out(body: Any) -> None:
 def test_without_elastic_settings_a_wrong_vector_ends_the_run() -> None:
     machine, start = begun(elastic=None)
     with pytest.raises(DishonestParty, match="host 3"):
-        machine.received(MEMBERS[2], Answer(serial=start.serial, body={}), 1.0)
+        machine.received(MEMBERS[2], SumReply(serial=start.serial, body={}), 1.0)
 
 
 def test_a_member_that_contributes_twice_is_left_out() -> None:
     machine, start = begun(elastic=Elasticity(min_parties=2, last_call_s=9.0))
-    answer = Answer(serial=start.serial, body=vector(start))
+    answer = SumReply(serial=start.serial, body=vector(start))
     machine.received(MEMBERS[0], answer, 1.0)
     actions = machine.received(MEMBERS[0], answer, 1.0)
-    assert messages(actions, Refused)[0][0] == (MEMBERS[0],)
+    assert messages(actions, Rejected)[0][0] == (MEMBERS[0],)
 
 
 def test_other_rows_than_announced_give_the_round_up() -> None:
     machine, start = begun(elastic=None)
     for site in MEMBERS[:2]:
-        machine.received(site, Answer(serial=start.serial, body=vector(start)), 1.0)
-    lie = Answer(serial=start.serial, body=vector(start, rows=100))
+        machine.received(site, SumReply(serial=start.serial, body=vector(start)), 1.0)
+    lie = SumReply(serial=start.serial, body=vector(start, rows=100))
     with pytest.raises(RoundsFailed, match="102 rows in the sum, 3 were announced"):
         machine.received(MEMBERS[2], lie, 1.0)
 
@@ -94,9 +94,9 @@ def test_other_rows_than_announced_give_the_round_up() -> None:
 def test_an_answer_of_an_earlier_round_is_not_counted() -> None:
     machine, start = begun(elastic=Elasticity(min_parties=2, last_call_s=9.0))
     for site in MEMBERS:
-        actions = machine.received(site, Answer(serial=start.serial, body=vector(start)), 1.0)
-    (following,) = messages(actions, Start)
-    late = machine.received(MEMBERS[0], Answer(serial=start.serial, body=vector(start)), 2.0)
+        actions = machine.received(site, SumReply(serial=start.serial, body=vector(start)), 1.0)
+    (following,) = messages(actions, RoundStart)
+    late = machine.received(MEMBERS[0], SumReply(serial=start.serial, body=vector(start)), 2.0)
     assert late == []
     assert machine.state is not None
     assert (following[1].state.round, machine.state.round) == (1, 1)
@@ -105,20 +105,20 @@ def test_an_answer_of_an_earlier_round_is_not_counted() -> None:
 def test_a_silent_member_is_left_out_at_the_deadline_and_called_back_when_late() -> None:
     machine, start = begun(elastic=Elasticity(min_parties=2, round_deadline_s=10, last_call_s=9.0))
     for site in MEMBERS[:2]:
-        machine.received(site, Answer(serial=start.serial, body=vector(start)), 1.0)
+        machine.received(site, SumReply(serial=start.serial, body=vector(start)), 1.0)
     assert machine.deadline_s == 10.0
     actions = machine.passed(10.0)
     (done,) = [one for one in actions if isinstance(one, aggregating.Completed)]
     assert set(done.participation.counted) == set(MEMBERS[:2])
     assert done.participation.left_out == {MEMBERS[2]: "too late with inputs"}
-    late = machine.received(MEMBERS[2], Answer(serial=start.serial, body=vector(start)), 11.0)
+    late = machine.received(MEMBERS[2], SumReply(serial=start.serial, body=vector(start)), 11.0)
     ((to, recall),) = messages(late, Recall)
     assert to == (MEMBERS[2],)
     machine.received(MEMBERS[2], Ready(launch=0, rows=1, about=ABOUT), 12.0)
     for site in MEMBERS[:2]:
-        answer = Answer(serial=recall.serial, body=vector(start))
+        answer = SumReply(serial=recall.serial, body=vector(start))
         following = machine.received(site, answer, 13.0)
-    assert messages(following, Start)[0][0] == tuple(MEMBERS)
+    assert messages(following, RoundStart)[0][0] == tuple(MEMBERS)
 
 
 def test_the_loss_of_a_member_ends_a_run_that_is_not_elastic() -> None:
@@ -131,7 +131,7 @@ def test_a_newcomer_that_does_not_fit_is_refused_by_name() -> None:
     machine, _ = begun(elastic=Elasticity(min_parties=2, last_call_s=9.0))
     other = Ready(launch=1, rows=1, about={"kind": "other"})
     actions = machine.received(MEMBERS[2], other, 1.0)
-    assert messages(actions, Refused)[0][1].reason == "it is of another kind"
+    assert messages(actions, Rejected)[0][1].reason == "it is of another kind"
     with pytest.raises(BadData, match="host 3"):
         begun(elastic=None)[0].received(MEMBERS[2], other, 1.0)
 
@@ -163,7 +163,7 @@ def test_what_is_no_message_is_refused(value: Any) -> None:
 def test_messages_are_read_as_they_were_written() -> None:
     _, start = begun()
     found = read_by_member(written(start))
-    assert isinstance(found, Start)
+    assert isinstance(found, RoundStart)
     assert np.array_equal(found.state.vector, start.state.vector)
     assert (found.serial, found.members, found.layout) == (
         start.serial,

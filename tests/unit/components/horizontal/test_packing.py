@@ -15,7 +15,7 @@ from fedflow.components.horizontal.packing import layout_of, pack, unpack
 from fedflow.components.horizontal.rounds import (
     HISTORY,
     Participation,
-    State,
+    RoundState,
     check_history,
     history_with,
 )
@@ -41,21 +41,21 @@ def test_what_was_packed_is_unpacked(named: dict[str, Any]) -> None:
 
 @given(NAMED, st.integers(0, 100), st.booleans())
 def test_a_state_keeps_its_digest_on_its_way(named: Any, number: int, ended: bool) -> None:
-    state = State(round=number, arrays=named, notes={"a": [1, None]}, ended=ended)
+    state = RoundState(round=number, arrays=named, notes={"a": [1, None]}, ended=ended)
     assert state_of(state_body(state)).digest == state.digest
 
 
 @given(NAMED)
 def test_states_that_differ_have_other_digests(named: dict[str, Any]) -> None:
-    state = State(round=1, arrays=named)
+    state = RoundState(round=1, arrays=named)
     changed = {name: one + 1.0 for name, one in named.items()}
     others = [
-        State(round=2, arrays=named),
-        State(round=1, arrays=named, ended=True),
-        State(round=1, arrays=named, notes={"x": 1}),
+        RoundState(round=2, arrays=named),
+        RoundState(round=1, arrays=named, ended=True),
+        RoundState(round=1, arrays=named, notes={"x": 1}),
     ]
     if any(not np.array_equal(changed[name], named[name]) for name in named):
-        others.append(State(round=1, arrays=changed))
+        others.append(RoundState(round=1, arrays=changed))
     assert state.digest not in {one.digest for one in others}
 
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.horizontal.rounds import State, Total
+from fedflow.components.horizontal.rounds import RoundState, Total
 from fedflow.components.nn.definition import Custom, layers_of, loss_of, optimizer_of
 from fedflow.components.nn.folder import own_class, own_file
 from fedflow.components.nn.params import HomoNNParams
@@ -236,7 +236,7 @@ def test_weights_that_are_not_the_rows_give_the_round_up(weight: float) -> None:
 
 
 def test_a_state_of_another_network_is_refused() -> None:
-    state = State(round=1, arrays={"state.w": np.ones(3)}, notes={})
+    state = RoundState(round=1, arrays={"state.w": np.ones(3)}, notes={})
     with pytest.raises(CodecError):
         member(plan()).work(state, (GUEST,))
     combiner = AveragingCombiner()
