@@ -14,7 +14,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.exchange.parties import parties_of
 from fedflow.exchange.relay import PartyLines, RelayService
 from fedflow.exchange.settings import ExchangeSettings
-from fedflow.exchange.traffic import Traffic
+from fedflow.exchange.traffic import RelayTraffic
 from fedflow.http.server import HttpServer, HttpSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
@@ -34,7 +34,7 @@ class ExchangeProcess:
     def __init__(self, settings: ExchangeSettings) -> None:
         self._settings = settings
         self._stack = ExitStack()
-        self.traffic = Traffic()
+        self.traffic = RelayTraffic()
         self.port = self.status_port = 0
 
     def open(self) -> None:

@@ -16,7 +16,7 @@ import grpc.aio
 
 from fedflow.base.errors.parties import SealBroken
 from fedflow.exchange.parties import Parties
-from fedflow.exchange.traffic import PairTraffic, Traffic
+from fedflow.exchange.traffic import PairTraffic, RelayTraffic
 from fedflow.rpc.client.commands import why
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.streams import BROKEN
@@ -59,7 +59,7 @@ class RelayService:
         self,
         parties: Parties,
         lines: PartyLines,
-        traffic: Traffic,
+        traffic: RelayTraffic,
         *,
         bytes_per_s: float | None = None,
     ) -> None:

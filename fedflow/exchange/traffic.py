@@ -20,7 +20,7 @@ class PairTraffic:
     bytes_down: int = 0  #: back
 
 
-class Traffic:
+class RelayTraffic:
     """Counts by pair of parties; written on the event loop, read by other threads."""
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ class _Arriving:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arrival:
+class PartStream:
     """One stream's right to write a part; it ends when a newer stream for the same value comes."""
 
     key: ValueKey
@@ -274,7 +274,7 @@ class Mailbox:
         copy = Blob(size=blob.size, digest=blob.digest, party=party, fd=fd)
         self._accept(session, key, copy)
 
-    async def begin(self, key: ValueKey, *, size: int, digest: str) -> Arrival | None:
+    async def begin(self, key: ValueKey, *, size: int, digest: str) -> PartStream | None:
         """Return the right to write a value that arrives in chunks; None: it is here already.
 
         Raises: as `put`.
@@ -304,7 +304,7 @@ class Mailbox:
             raise
         except OSError as exc:
             raise self._disk_full(exc) from exc
-        return Arrival(key=key, part=part, generation=generation)
+        return PartStream(key=key, part=part, generation=generation)
 
     def _new_part(self, path: Path, *, session: SessionKey, key: ValueKey, size: int) -> _Arriving:
         """Note a value that begins to arrive. Raises: SpoolFull."""
@@ -316,7 +316,7 @@ class Mailbox:
         )
         return made
 
-    async def grow(self, arrival: Arrival, limit: int) -> None:
+    async def grow(self, arrival: PartStream, limit: int) -> None:
         """Reserve space for a part up to offset `limit`, as what is announced may never come.
 
         When it is short, only the part that began first keeps what it has: all others must not
@@ -340,7 +340,7 @@ class Mailbox:
         self.ledger.give_back(dropped.party, dropped.reserved)
         return self._in_thread(path.unlink, missing_ok=True)
 
-    async def write(self, arrival: Arrival, data: memoryview, crc32: int) -> None:
+    async def write(self, arrival: PartStream, data: memoryview, crc32: int) -> None:
         """Append a chunk to the part.
 
         Raises: BadRequest: bad checksum, beyond what `grow` reserved, or a newer stream has taken
@@ -354,13 +354,13 @@ class Mailbox:
         except OSError as exc:
             raise self._disk_full(exc) from exc
 
-    async def finish(self, arrival: Arrival) -> None:
+    async def finish(self, arrival: PartStream) -> None:
         """Make the complete part readable. Raises: as `write`."""
         arriving = self._still_owner(arrival)
         arriving.finishing = True
         await asyncio.shield(self._finish(arrival, arriving))
 
-    async def _finish(self, arrival: Arrival, arriving: _Arriving) -> None:
+    async def _finish(self, arrival: PartStream, arriving: _Arriving) -> None:
         try:
             blob = await self._in_thread(arrival.part.finish)
         except OSError as exc:
@@ -376,7 +376,7 @@ class Mailbox:
             raise SessionUnknown(session=arriving.session[0])
         self._accept(session, arrival.key, blob)
 
-    def _still_owner(self, arrival: Arrival) -> _Arriving:
+    def _still_owner(self, arrival: PartStream) -> _Arriving:
         arriving = self._arriving.get(arrival.part.path)
         if arriving is None:
             raise SessionUnknown(session=arrival.key.session)

@@ -39,7 +39,7 @@ from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.http.server import HttpServer, HttpSettings
-from fedflow.rpc.client.channels import Channels, ChannelSettings, Sealing
+from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable
 from fedflow.rpc.client.servers import ServerLinks
@@ -189,7 +189,7 @@ class FedflowServer:
             self._routes,
             credentials=credentials.for_client() if credentials else None,
             settings=ChannelSettings(),
-            sealing=Sealing(party_id=own_party, keys=lambda: self._keys, kinds=KINDS),
+            sealing=CallSealing(party_id=own_party, keys=lambda: self._keys, kinds=KINDS),
         )
         self._parts.callback(channels.close)
         self._parties = PartyRouter(

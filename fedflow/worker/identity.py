@@ -10,7 +10,7 @@ from fedflow.wire.worker_commands import SignContent, SignedContent, VerifySigna
 from fedflow.worker.report import ServerLink
 
 
-class ServerIdentity:
+class WorkerIdentity:
     """See `fedflow.sdk.Identity`. Raises: ServerNotReachable, ServerRefused."""
 
     def __init__(self, link: ServerLink) -> None:

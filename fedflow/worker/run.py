@@ -48,7 +48,7 @@ from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog
 from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
 from fedflow.worker.exit_codes import ExitCode
-from fedflow.worker.identity import ServerIdentity
+from fedflow.worker.identity import WorkerIdentity
 from fedflow.worker.lazy_pandas import without_pandas
 from fedflow.worker.logs import set_up_logs, traceback_of
 from fedflow.worker.model_store import ServerModelStore
@@ -179,7 +179,7 @@ class _Run:
         self._alias = spec.output_model[0] if spec.output_model else "model"
         self._checkpoints = ServerCheckpoints(link, component=spec.component, alias=self._alias)
         self._model_store = ServerModelStore(link)
-        self._identity = ServerIdentity(link) if spec.has_certificate else None
+        self._identity = WorkerIdentity(link) if spec.has_certificate else None
         self._session: Session | None = None  #: to Spark, if it computes there
         self._workers: SparkWorkers | None = None  #: None: the cores of this machine
         self._kept: tuple[TableRecord, ...] = ()

@@ -14,7 +14,7 @@ from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
-from fedflow.rpc.client.channels import Channels, ChannelSettings, Sealing
+from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import certificate_party
@@ -116,7 +116,7 @@ def way(keys: tuple[MemorySiteKeys, MemorySiteKeys]) -> Iterator[Way]:
             ),
             credentials=credentials_of("9999", authority).for_client(),
             settings=ChannelSettings(),
-            sealing=Sealing(party_id="9999", keys=lambda: keys[0], kinds=KINDS),
+            sealing=CallSealing(party_id="9999", keys=lambda: keys[0], kinds=KINDS),
         )
         stack.callback(channels.close)
         client = GrpcClient(channels, packets=ProtobufPackets(), own_party="9999")

@@ -12,7 +12,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.certificate_signatures import CertificateSigner
 from fedflow.rpc.credentials import Credentials
-from fedflow.worker.identity import ServerIdentity
+from fedflow.worker.identity import WorkerIdentity
 from tests.support.certificates import make_ca, make_certificate
 from tests.support.worker_links import linked
 
@@ -41,7 +41,7 @@ def test_a_task_signs_as_its_site_and_in_its_attempt_only(tmp_path: Path) -> Non
     site = own_site(tmp_path / "first")
     other = Site(Role.GUEST if site.role is not Role.GUEST else Role.HOST, site.party_id)
     with linked(tmp_path / "second", signer=signer_of(site.party_id)) as link:
-        identity = ServerIdentity(link)
+        identity = WorkerIdentity(link)
         signature = identity.sign(b"keys")
         claims = [
             (site, b"keys", signature),
@@ -56,20 +56,20 @@ def test_a_task_signs_as_its_site_and_in_its_attempt_only(tmp_path: Path) -> Non
 
 def test_without_a_certificate_nothing_is_signed(tmp_path: Path) -> None:
     with linked(tmp_path) as link, pytest.raises(ServerRefused, match="no certificate"):
-        ServerIdentity(link).sign(b"keys")
+        WorkerIdentity(link).sign(b"keys")
 
 
 def test_another_token_signs_nothing(tmp_path: Path) -> None:
     with linked(tmp_path, token="another", signer=signer_of("9999")) as link:
         with pytest.raises(ServerRefused, match="109"):
-            ServerIdentity(link).sign(b"keys")
+            WorkerIdentity(link).sign(b"keys")
         with pytest.raises(ServerRefused, match="109"):
-            ServerIdentity(link).verify([])
+            WorkerIdentity(link).verify([])
 
 
 def test_too_much_is_refused(tmp_path: Path) -> None:
     with linked(tmp_path, signer=signer_of("9999")) as link:
-        identity = ServerIdentity(link)
+        identity = WorkerIdentity(link)
         with pytest.raises(ServerRefused, match="65536 bytes"):
             identity.sign(bytes(65_537))
         with pytest.raises(ServerRefused, match="1000 are verified"):

@@ -19,7 +19,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
-from fedflow.rpc.client.channels import Channels, ChannelSettings, Sealing
+from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings
 from fedflow.rpc.client.routes import Route, Routes, RouteTable, parse_address
 from fedflow.rpc.credentials import Credentials, certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
@@ -105,7 +105,7 @@ class DataPlaneServer:
             settings=ChannelSettings(),
             sealing=None
             if keys is None
-            else Sealing(party_id=party.party_id, keys=lambda: keys, kinds=KINDS),
+            else CallSealing(party_id=party.party_id, keys=lambda: keys, kinds=KINDS),
         )
         server = party.credentials.for_server() if party.credentials else None
         self._rpc = RpcServer(RpcSettings(port=party.port), credentials=server)

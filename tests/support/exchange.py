@@ -17,7 +17,7 @@ import grpc.aio
 
 from fedflow.exchange.parties import parties_of
 from fedflow.exchange.relay import PartyLines, RelayService
-from fedflow.exchange.traffic import Traffic
+from fedflow.exchange.traffic import RelayTraffic
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.data_plane.streams import BROKEN
@@ -71,7 +71,7 @@ class TestExchange:
         self._addresses = addresses
         self._tap = tap
         self._stack = ExitStack()
-        self.traffic = Traffic()
+        self.traffic = RelayTraffic()
         self.port = 0
 
     def __enter__(self) -> Self:

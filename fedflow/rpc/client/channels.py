@@ -34,7 +34,7 @@ class ChannelSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sealing:
+class CallSealing:
     """What calls over an exchange are sealed with."""
 
     party_id: str  #: whose calls they are
@@ -47,7 +47,7 @@ class Channels:
 
     def __init__(
         self, routes: RouteTable, *, credentials: grpc.ChannelCredentials | None,
-        settings: ChannelSettings, sealing: Sealing | None = None,
+        settings: ChannelSettings, sealing: CallSealing | None = None,
     ) -> None:  # fmt: skip
         """`sealing` None: there are no routes over an exchange."""
         self._sealing = sealing

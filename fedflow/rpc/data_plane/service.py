@@ -29,7 +29,7 @@ from fedflow.domain.administration.servers import Instance
 from fedflow.domain.outside import outside_error
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
-from fedflow.federation.mailbox import Arrival
+from fedflow.federation.mailbox import PartStream
 from fedflow.federation.messages import (
     Ack,
     ErrorInfo,
@@ -218,7 +218,7 @@ class DataPlaneService:
             self._slots.give_back(party)
             self._freed.set()
 
-    async def _receive_chunks(self, context: Any, arrival: Arrival) -> None:
+    async def _receive_chunks(self, context: Any, arrival: PartStream) -> None:
         """Write chunks to the part; the next one is read while the last one is written."""
         mailbox, part, key_id = self._plane.mailbox, arrival.part, arrival.key.id
         received, piece = part.written, 0  #: the bytes of the last chunk; the next has no more
@@ -253,7 +253,7 @@ class DataPlaneService:
         share = self._settings.inbound_bytes // max(self._slots.total, 1)
         return min(max(self._settings.chunk_bytes, share), self._settings.window_bytes)
 
-    async def _go(self, context: Any, arrival: Arrival) -> tuple[int, int]:
+    async def _go(self, context: Any, arrival: PartStream) -> tuple[int, int]:
         """Let the sender go on for a window; return what is written, and how far it may go.
 
         Raises: SpoolFull.

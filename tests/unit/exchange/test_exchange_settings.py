@@ -8,7 +8,7 @@ from fedflow.base.errors.start import BadSetting
 from fedflow.base.settings import parse_settings
 from fedflow.exchange.parties import Parties, parties_of
 from fedflow.exchange.settings import parse_exchange_settings
-from fedflow.exchange.traffic import Traffic
+from fedflow.exchange.traffic import RelayTraffic
 from fedflow.rpc.client.routes import make_routes
 from fedflow.serving.settings import parse_serving_settings
 from fedflow.wire.exchange import CallHeader, CallKind, read_header
@@ -91,7 +91,7 @@ def test_only_pairs_that_are_named_may_call_each_other() -> None:
 
 
 def test_counts_are_those_of_a_pair() -> None:
-    traffic = Traffic()
+    traffic = RelayTraffic()
     traffic.of("1", "2").calls += 2
     traffic.of("1", "2").bytes_up += 10
     traffic.of("2", "1").failed += 1
