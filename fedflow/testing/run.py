@@ -81,9 +81,7 @@ def run_component(
         checkpoints: one `MemoryCheckpoints` per site; a second run goes on from what the first has
             stored.
         strict: the run fails where it would warn, or where parameters are doubtful.
-        launch: what `ctx.launch` is.
-        elastic: what `ctx.elastic` is.
-        nn_folder: what `ctx.nn_folder` is, at all sites.
+        launch, elastic, nn_folder: what `ctx` has under these names, at all sites.
 
     Raises: TimeoutError: a site did not end in time; it says in which line each of them is.
     """
