@@ -233,12 +233,14 @@ class World:
             else:
                 process.machine = membering.RoundMember(
                     Newcomer(rows=self.sites.index(site) + 1, about={}),
-                    me=site,
-                    aggregator=self.arbiter,
-                    session="simulated",
-                    secure=self.rules.secure,
-                    launch=process.launch,
-                    silence_s=DEADLINE_S,
+                    membering.MemberSettings(
+                        me=site,
+                        aggregator=self.arbiter,
+                        session="simulated",
+                        secure=self.rules.secure,
+                        launch=process.launch,
+                        silence_s=DEADLINE_S,
+                    ),
                 )
             self._feed(site, lambda machine: machine.begin(self.now_s))
 

@@ -108,8 +108,12 @@ class Aggregator:
         sites: Sequence[Site],
         session: str,
         launch: int = 0,
+        threads: int = 1,
     ) -> None:
-        """`sites` are all members that may come; `session` is of no other run's rounds."""
+        """`sites` are all members that may come; `session` is of no other run's rounds.
+
+        `threads` make the masks that are removed.
+        """
         self.phase = RoundPhase.GATHER
         self.state: RoundState | None = None
         self._combiner = combiner
@@ -117,6 +121,7 @@ class Aggregator:
         self._sites = {site.key: site for site in sites}
         self._session = session
         self._launch = launch
+        self._threads = threads
         self._serial = launch * SERIALS_PER_LAUNCH
         self._deadline_s: float | None = None
         self._since_s = 0.0  #: when the phase began
@@ -427,7 +432,7 @@ class Aggregator:
             signed=self._rules.signed,
         )
         if self._rules.secure:
-            self._sum = SecureSum(self._plan)
+            self._sum = SecureSum(self._plan, threads=self._threads)
         else:
             self._sum = PlainSum(self._plan, keeps=self._combiner.needs_singles)
         self._enter(RoundPhase.COLLECT, now_s)

@@ -70,7 +70,12 @@ def run_aggregator(
     if rules.signed and ctx.identity is None:
         rules = replace(rules, signed=False)  # as the members, each of which warns of it
     machine = aggregating.Aggregator(
-        combiner, rules=rules, sites=sites, session=_session(ctx), launch=_launch(ctx)
+        combiner,
+        rules=rules,
+        sites=sites,
+        session=_session(ctx),
+        launch=_launch(ctx),
+        threads=ctx.cores,
     )
     post = _Post(ctx, required=rules.elastic is None)
     try:
@@ -131,14 +136,17 @@ def run_member(
     elastic = rules.elastic
     machine = membering.RoundMember(
         worker.newcomer,
-        me=ctx.site,
-        aggregator=leader,
-        session=_session(ctx),
-        secure=rules.secure,
-        launch=_launch(ctx),
-        silence_s=None if elastic is None else elastic.round_deadline_s,
+        membering.MemberSettings(
+            me=ctx.site,
+            aggregator=leader,
+            session=_session(ctx),
+            secure=rules.secure,
+            launch=_launch(ctx),
+            silence_s=None if elastic is None else elastic.round_deadline_s,
+            signatures=signatures_of(ctx) if rules.signed else None,
+            threads=ctx.cores,
+        ),
         state=state,
-        signatures=signatures_of(ctx) if rules.signed else None,
     )
     post = _Post(ctx, required=elastic is None)
     pending = machine.begin(monotonic_s())

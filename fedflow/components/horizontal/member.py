@@ -63,38 +63,38 @@ class Took:
 Action = SendToAggregator | Work | Took
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberSettings:
+    """What a member's end is told of the run when it begins."""
+
+    me: Site
+    aggregator: Site
+    session: str  #: of no other run's rounds
+    secure: bool  #: this party's own setting; it takes part in no round of the other kind
+    launch: int = 0
+    silence_s: float | None = None  #: of the aggregator, then `ready` is said again; None: never
+    signatures: Signatures | None = None  #: of a run whose rounds are signed
+    threads: int = 1  #: that make masks
+
+
 class RoundMember:
     """See the module. All methods take the time in seconds, of a clock that never goes back."""
 
     def __init__(
-        self,
-        newcomer: Newcomer,
-        *,
-        me: Site,
-        aggregator: Site,
-        session: str,
-        secure: bool,
-        launch: int = 0,
-        silence_s: float | None = None,
-        state: RoundState | None = None,
-        signatures: Signatures | None = None,
+        self, newcomer: Newcomer, settings: MemberSettings, *, state: RoundState | None = None
     ) -> None:
-        """Begin without a state, or with that of an earlier attempt.
-
-        Args:
-            secure: this party's own setting; it does not take part in a round of the other kind.
-            silence_s: of the aggregator, after which to say `ready` again; None: never.
-            signatures: of a run whose rounds are signed.
-        """
+        """Begin without a state, or with that of an earlier attempt."""
         self.state = state
         self.is_over = False
         self._newcomer = newcomer
-        self._me = me
-        self._aggregator = aggregator
-        self._session = session
-        self._secure = secure
-        self._signatures = signatures
-        self._launch = launch
+        self._me = settings.me
+        self._aggregator = settings.aggregator
+        self._session = settings.session
+        self._secure = settings.secure
+        self._signatures = settings.signatures
+        self._threads = settings.threads
+        self._launch = settings.launch
+        silence_s = settings.silence_s
         self._silence_s = None if silence_s is None else max(SILENCE_S, silence_s)
         self._serial = -1
         self._plan: SumPlan | None = None
@@ -226,7 +226,9 @@ class RoundMember:
         except ValueError as exc:
             raise self._dishonest(str(exc)) from exc
         if start.secure:
-            masking = SecureMember(self._plan, self._me.key, signatures=self._signatures)
+            masking = SecureMember(
+                self._plan, self._me.key, signatures=self._signatures, threads=self._threads
+            )
             self._masking = masking
             self._tried(masking.keys)
         else:
