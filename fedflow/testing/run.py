@@ -78,8 +78,7 @@ def run_component(
         workers: `PicklingWorkers()` shows that the work can be sent to other machines.
         timeout_s: for the whole run, seconds.
         only: just these sites are run; the caller plays the others on `federation`.
-        checkpoints: one `MemoryCheckpoints` per site; a second run goes on from what the first has
-            stored.
+        checkpoints: a `MemoryCheckpoints` per site; a second run goes on from the first's.
         strict: the run fails where it would warn, or where parameters are doubtful.
         launch, elastic, nn_folder: what `ctx` has under these names, at all sites.
 
@@ -116,10 +115,8 @@ def run_component(
             warnings=RunWarnings(strict=strict),
         )
 
-    runs = [
-        _SiteRun(spec, site, context_at=context_at, federation=fed)
-        for site in (sites if only is None else only)
-    ]
+    ran = sites if only is None else only
+    runs = [_SiteRun(spec, site, context_at=context_at, federation=fed) for site in ran]
     late = _run_all(runs, timeout_s=timeout_s)
     if late:
         for site in sites:
