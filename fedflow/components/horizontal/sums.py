@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.horizontal.packing import Floats, Layout, length_of, pack, unpack
 from fedflow.components.secure_aggregation.aggregator import SecureSum
-from fedflow.components.secure_aggregation.fixed_point import decode, encode, encode_integers
+from fedflow.components.secure_aggregation.fixed_point import decode, encode_counted
 from fedflow.components.secure_aggregation.member import SecureMember
 from fedflow.components.secure_aggregation.plan import SumPlan, SumStage, choose_plan
 from fedflow.sdk import DishonestParty, TooFewMembers
@@ -72,9 +72,7 @@ def encoded(arrays: Any, layout: Layout, *, rows: int, plan: SumPlan) -> Integer
 
     Raises: ValueError: the arrays are others. NotEncodable: a number is too large.
     """
-    numbers = encode(pack(arrays, layout), plan, name="the contribution")
-    own = encode_integers(np.array([rows], np.int64), plan, name="the rows")
-    return np.concatenate([numbers, own])
+    return encode_counted(pack(arrays, layout), plan, count=rows, name="the contribution")
 
 
 def decoded(total: Integers, layout: Layout, *, plan: SumPlan) -> tuple[dict[str, Floats], int]:

@@ -67,10 +67,25 @@ def encode_weighted(
 
     The plan's length is that of `values` + 1. Raises: as `encode`; NotEncodable: the weight.
     """
+    return encode_counted(values, plan, count=weight, weight=weight, name=name)
+
+
+def encode_counted(
+    values: NDArray[Any],
+    plan: SumPlan,
+    *,
+    count: int,
+    weight: int = 1,
+    name: str = "the vector",
+) -> Integers:
+    """Return encoded numbers, then `count`, as one vector that is written once.
+
+    Raises: as `encode`; NotEncodable: the count.
+    """
     flat = np.asarray(values).reshape(-1)
     out = _empty(flat.size + 1, plan)
     _encode(flat, out[:-1], plan, weight=weight, name=name)
-    out[-1:] = encode_integers(np.array([weight]), plan, name=f"the weight of {name}")
+    out[-1:] = encode_integers(np.array([count]), plan, name=f"the weight of {name}")
     return out
 
 
