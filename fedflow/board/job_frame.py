@@ -57,6 +57,7 @@ def _tabs() -> list[tuple[str, str]]:
         ("timeline", t("Time line")),
         ("events", t("Events")),
         ("logs", t("Logs")),
+        ("trace", t("Trace")),
         ("definition", t("Definition")),
     ]
 

@@ -1,0 +1,38 @@
+"""What a job's values cost at this server, and the switch that records each of them."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from fedflow.board.forms import act
+from fedflow.board.job_frame import PREFIX, job_frame
+from fedflow.board.language import t
+from fedflow.board.page import board_blueprint, came_from, page, redirect_to
+from fedflow.board.presenters.job_trace import trace_view
+from fedflow.web.context import services
+
+board_job_trace = board_blueprint("board_job_trace", PREFIX)
+
+
+@board_job_trace.get("/trace")
+def show(job_id: str, role: str, party_id: str) -> Response:
+    """Show the counts of a site's peers, and the largest and longest of the recorded values."""
+    frame = job_frame(job_id, role, party_id)
+    found = services().job_traces.of(job_id)
+    return page(
+        "job_trace.html",
+        title=t("Trace of job {job_id}", job_id=job_id[:60]),
+        nav="jobs",
+        seen=trace_view(found, frame.site.key),
+        **frame.values("trace"),
+    )
+
+
+@act(board_job_trace, "/trace/record")
+def record(job_id: str, role: str, party_id: str) -> Response:
+    """Record each value of a job at this server from now on, or no more: field `is_on`."""
+    frame = job_frame(job_id, role, party_id)
+    is_on = request.form.get("is_on", "") == "1"
+    services().job_traces.record(job_id, is_on=is_on)
+    message = t("Values are recorded from now on.") if is_on else t("Values are recorded no more.")
+    return redirect_to(came_from(frame.url("trace")), message=message)
