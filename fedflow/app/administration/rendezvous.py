@@ -75,6 +75,12 @@ class RendezvousRuns:
         with self._store.read() as tx:
             return tx.rendezvous.all(limit=_LISTED)
 
+    def latest(self, *, limit: int) -> list[Run]:
+        """Return the runs that were written to last, at most `limit`, with their texts."""
+        with self._store.read() as tx:
+            found = (tx.rendezvous.get(run.key) for run in tx.rendezvous.all(limit=limit))
+            return [run for run in found if run is not None]
+
     def remove(self, key: RunKey) -> bool:
         """Delete a run; tell whether there was one."""
         with self._store.transaction() as tx:
