@@ -1,4 +1,4 @@
-"""Who took part in the rounds of a horizontal training, as a table of rounds and sites."""
+"""Who took part in the rounds of a horizontal training: a table of sites, and one of rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class _Rounds:
 
 
 def participation(items: Sequence[MetricItem], t: Texts) -> list[View]:
-    """Return a table per metric: which sites counted in which rounds, with how many rows.
+    """Return two tables per metric: in how many rounds each site counted, was left out or was not
+    there, and which sites counted in which rounds, with how many rows.
 
     A point is (round, {"counted": {site: rows}, "left_out": {site: reason}}), and says with `last`
     that later rounds were alike.
@@ -37,10 +38,21 @@ def participation(items: Sequence[MetricItem], t: Texts) -> list[View]:
         rows = tuple(
             (_span(one), *(_cell(one, site, t) for site in sites)) for one in rounds[-MOST_ROWS:]
         )
-        names = (site.replace("-", " ") for site in sites)
+        names = [site.replace("-", " ", 1) for site in sites]
+        key = "participation" if item.model == "participation" else f"rounds-{item.model}"
         views.append(
             Grid(
-                key="participation" if item.model == "participation" else f"rounds-{item.model}",
+                key=f"{key}-sites",
+                title=t("Rounds of each site"),
+                columns=(t("Site"), t("Counted"), t("Left out"), t("Not there")),
+                rows=tuple(
+                    (name, *_numbers(rounds, site)) for site, name in zip(sites, names, strict=True)
+                ),
+            )
+        )
+        views.append(
+            Grid(
+                key=key,
                 title=t("Rows of each site that counted"),
                 columns=(t("Rounds"), *names),
                 rows=rows,
@@ -78,6 +90,20 @@ def _together(rounds: Iterable[_Rounds]) -> Iterable[_Rounds]:
         kept = one
     if kept is not None:
         yield kept
+
+
+def _numbers(rounds: Iterable[_Rounds], site: str) -> tuple[int, int, int]:
+    """Return in how many rounds a site counted, was left out, and is not named at all."""
+    counted = left_out = absent = 0
+    for one in rounds:
+        count = one.last - one.first + 1
+        if site in one.counted:
+            counted += count
+        elif site in one.left_out:
+            left_out += count
+        else:
+            absent += count
+    return counted, left_out, absent
 
 
 def _span(one: _Rounds) -> str:

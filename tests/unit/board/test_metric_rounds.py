@@ -13,13 +13,17 @@ def t(text: str, **fields: Any) -> str:
     return text.format(**fields)
 
 
-def table(*points: tuple[Any, Any]) -> Grid:
+def tables(*points: tuple[Any, Any]) -> list[Grid]:
     item = MetricItem(
         kind="PARTICIPATION", model="participation", part="train", name="participation",
         points=points, meta={},
     )  # fmt: skip
-    (view,) = participation([item], t)
-    assert isinstance(view, Grid)
+    found = participation([item], t)
+    return [view for view in found if isinstance(view, Grid)]
+
+
+def table(*points: tuple[Any, Any]) -> Grid:
+    _, view = tables(*points)
     return view
 
 
@@ -52,3 +56,10 @@ def test_a_site_that_came_later_has_an_empty_cell_before() -> None:
         ("0", 10, ""),
         ("1", 10, 5),
     )
+
+
+def test_the_rounds_of_each_site_are_counted() -> None:
+    later = {"counted": {"guest-1": 10, "host-3": 5}, "left_out": {}}
+    sites, _ = tables((0, {**ALL, "last": 4}), (5, ONE), (6, later))
+    assert sites.columns == ("Site", "Counted", "Left out", "Not there")
+    assert sites.rows == (("guest 1", 7, 0, 0), ("host 2", 5, 1, 1), ("host 3", 1, 0, 6))
