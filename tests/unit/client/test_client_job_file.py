@@ -11,7 +11,7 @@ from fedflow.base.errors.requests import BadDocument
 from fedflow.client.job_file import parse_job_file, read_job_file
 from fedflow.client.yaml_text import parse_yaml
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "hetero_lr"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
     for before, name in zip("abcdefghi", "bcdefghij", strict=True)
@@ -24,10 +24,11 @@ def refusal(parse, text):
     return str(caught.value.message)
 
 
-def test_the_example_is_the_job_of_the_two_json_files():
-    job = read_job_file(EXAMPLE / "job.yaml")
-    assert job.dsl == json.loads((EXAMPLE / "dsl.json").read_text())
-    assert job.conf == json.loads((EXAMPLE / "conf.json").read_text())
+@pytest.mark.parametrize("name", ["hetero_lr", "homo_lr"])
+def test_the_example_is_the_job_of_the_two_json_files(name):
+    job = read_job_file(EXAMPLES / name / "job.yaml")
+    assert job.dsl == json.loads((EXAMPLES / name / "dsl.json").read_text())
+    assert job.conf == json.loads((EXAMPLES / name / "conf.json").read_text())
 
 
 def test_json_with_both_members_is_a_job_too():

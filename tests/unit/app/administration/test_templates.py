@@ -30,7 +30,8 @@ def members(templates: Templates) -> dict[str, bytes]:
 
 def test_the_archive_has_jobs_with_their_data_and_conf_files() -> None:
     found = members(Templates(examples=examples_folder(), clock=FakeClock()))
-    assert {"fate_examples/hetero_lr/dsl.json", "fate_examples/hetero_lr/conf.json"} <= set(found)
+    for name in ("hetero_lr", "homo_lr"):
+        assert {f"fate_examples/{name}/dsl.json", f"fate_examples/{name}/conf.json"} <= set(found)
     assert found["fate_examples/data/breast_hetero_guest.csv"].startswith(b"id,")
     upload = json.loads(found["fateflow_examples/upload/upload_guest.json"])
     assert upload["file"] in found
