@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -51,6 +51,8 @@ class StrategyParam(Params, frozen=True, kw_only=True):
                 raise ValueError(f"strategy.{name}: must be from 0, and below 1")
         if not 0 <= self.trimmed < 0.5:
             raise ValueError("strategy.trimmed: must be from 0, and below 0.5")
+        if self.name.lower() not in _BUILT_IN and self.name not in _others():
+            raise ValueError(f"strategy.name: {_unknown(self.name)}")
 
 
 class Strategy(Protocol):
@@ -84,12 +86,19 @@ def strategy_of(param: StrategyParam) -> Strategy:
     make = _BUILT_IN.get(param.name.lower())
     if make is not None:
         return make(param)
-    others = {one.name: one for one in entry_points(group=GROUP)}
+    others = _others()
     if param.name not in others:
-        known = ", ".join([*_BUILT_IN, *sorted(others)])
-        raise BadParameter(path="strategy.name", reason=f"{param.name!r} is not one of {known}")
+        raise BadParameter(path="strategy.name", reason=_unknown(param.name))
     found: Strategy = others[param.name].load()(param)
     return found
+
+
+def _others() -> dict[str, EntryPoint]:
+    return {one.name: one for one in entry_points(group=GROUP)}
+
+
+def _unknown(name: str) -> str:
+    return f"{name!r} is not one of {', '.join([*_BUILT_IN, *sorted(_others())])}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

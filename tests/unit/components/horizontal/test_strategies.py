@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fedflow.components.horizontal import strategies
+from fedflow.components.horizontal.lr_params import HomoLRParams
 from fedflow.components.horizontal.privacy import DpParam, private, spent
 from fedflow.components.horizontal.strategies import StrategyParam, strategy_of
-from fedflow.sdk import BadParameter
+from fedflow.sdk import BadParameter, check_params
 
 BEFORE = np.array([1.0, -1.0])
 MEAN = np.array([2.0, -1.5])
@@ -67,6 +68,11 @@ def test_a_strategy_of_another_package_is_found_by_its_entry_point(
 def test_an_unknown_strategy_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(BadParameter, match="fedavg, fedprox"):
         strategy_of(StrategyParam(name="none such"))
+
+
+def test_an_unknown_strategy_is_refused_when_the_job_is_submitted() -> None:
+    with pytest.raises(BadParameter, match="'fedsgd' is not one of fedavg"):
+        check_params(HomoLRParams, {"strategy": {"name": "fedsgd"}}, path="$")
 
 
 class Own:
