@@ -94,4 +94,7 @@ class GroupDiffers(FedflowError):
 
     code, retcode, http = 1611, 100, 409
     public = ("site", "first", "path")
-    hint = "All members of a group need the same parameters; see the conf of the job."
+    hint = (
+        "All members of a group need the same parameters, see the conf of the job, and in"
+        " horizontal training the same columns in the same order, see `fedflow table info`."
+    )

@@ -27,10 +27,14 @@ from fedflow.components.horizontal.strategies import Strategy, strategy_of
 from fedflow.components.linear.optimizer import initial_weights
 from fedflow.components.training.one_vs_rest import MAX_CLASSES
 from fedflow.components.training.plan import Plan
-from fedflow.sdk import BadData, CodecError, Diverged, Site
+from fedflow.sdk import BadData, CodecError, Diverged, GroupDiffers, Role, Site
 from fedflow.sdk.decoding import read_as
 
 MOST_COLUMNS: Final = 10_000_000
+_ALIKE: Final = {
+    "columns": "the names or the order of the columns",
+    "model": "the model to go on from",
+}  #: what a newcomer says of itself that must be equal at all, and in words
 
 Record = Callable[[int, Sequence[float | None]], None]
 
@@ -90,6 +94,15 @@ class _Notes(msgspec.Struct, frozen=True, kw_only=True):
     best_loss: float | None
 
 
+def _told(newcomer: Newcomer, name: str) -> str:
+    """Return in short what a newcomer said; it may have said anything."""
+    digest = str(newcomer.about.get(name))[:8] or "none"
+    count = newcomer.about.get("count")
+    if name != "columns" or type(count) is not int or not 1 <= count <= MOST_COLUMNS:
+        return digest
+    return f"{count} columns ({digest})"
+
+
 def keeps_best(params: HomoLRParams) -> bool:
     """Tell whether the weights of the best round are kept."""
     return params.keep_best or params.callbacks.early_stopping_rounds is not None
@@ -143,11 +156,23 @@ class Averaging:
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return the first weights. Raises: BadData: columns or models of members differ."""
         first_site, first = next(iter(newcomers.items()))
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+        """Return the first weights.
+
+        Raises: BadData: a member has no possible number of columns.
+            GroupDiffers: columns or models of members differ; the guest's are the right ones.
+        """
+        first_site, first = min(newcomers.items(), key=lambda item: item[0].role is not Role.GUEST)
         for site, one in newcomers.items():
-            for name, meant in (("columns", "columns"), ("model", "the model to go on from")):
+            for name, meant in _ALIKE.items():
                 if one.about.get(name) != first.about.get(name):
-                    reason = f"{meant} differ from those of {first_site}"
-                    raise BadData(where=f"{site}'s data", reason=reason)
+                    raise GroupDiffers(
+                        site=site,
+                        first=first_site,
+                        path=meant,
+                        value=_told(one, name),
+                        other=_told(first, name),
+                    )
         classes = _all_classes(newcomers)
         count = first.about.get("count")
         if type(count) is not int or not 1 <= count <= MOST_COLUMNS:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.sdk import BadData, BadParameter, Model
+from fedflow.domain.outside import outside_error
+from fedflow.sdk import BadData, BadParameter, GroupDiffers, Model
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of
 from tests.unit.components.homo_lr_parties import (
@@ -109,8 +110,16 @@ def test_parties_that_go_on_from_different_models_are_refused(tmp_path: Path) ->
 
 def test_other_columns_at_one_party_are_refused(tmp_path: Path) -> None:
     data = {**TWO, HOST: {"train_data": made(30, columns=4)}}
-    with pytest.raises(BadData, match="columns differ"):
+    with pytest.raises(GroupDiffers, match=r"host .* differs from guest .* columns: 4 columns"):
         outputs_of(fit(tmp_path, data))
+
+
+def test_other_parties_are_told_whose_columns_differ_from_the_guests(tmp_path: Path) -> None:
+    data = {**TWO, HOST: {"train_data": made(30, columns=4)}}
+    with pytest.raises(GroupDiffers) as caught:
+        outputs_of(fit(tmp_path, data))
+    told = outside_error(caught.value, "arbiter").message
+    assert f"{HOST} differs from {GUEST} in the names or the order of the columns" in told
 
 
 def test_predictions_need_no_arbiter_and_no_message(tmp_path: Path) -> None:
