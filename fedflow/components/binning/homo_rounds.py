@@ -144,6 +144,8 @@ class BinningCombiner:
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: BadParameter: the members' columns or parameters differ."""
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+        """Return state 0. Raises: GroupDiffers: the members' columns or parameters differ."""
         plan = agreed(newcomers, BinningPlan)
         unions = [UnionSearch(most=MAX_CATEGORIES) for _ in plan.categories]
         return _searching(plan, 0, plan.search, unions)

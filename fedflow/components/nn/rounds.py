@@ -108,6 +108,8 @@ class AveragingCombiner:
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
         """Return state 0. Raises: BadParameter: the members' networks or parameters differ."""
+    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
+        """Return state 0. Raises: GroupDiffers: the members' networks or parameters differ."""
         plan = agreed(newcomers, TrainingPlan)
         return RoundState(round=0, arrays={}, notes=_notes(plan, losses=[], converged=False))
 

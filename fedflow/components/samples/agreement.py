@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import Newcomer, RoundState
 from fedflow.sdk import BadData, BadParameter, Site
+from fedflow.components.horizontal.rounds import Newcomer, State
+from fedflow.sdk import BadData, GroupDiffers, Site
 from fedflow.sdk.decoding import read_as
 
 P = TypeVar("P", bound=msgspec.Struct)
+_IN_WORDS: Final = {
+    "columns": "the columns",
+    "names": "the columns' names or order",
+}  #: fields of plans that are no parameters
 
 
 def digest_of(names: Sequence[str]) -> str:
@@ -27,7 +33,7 @@ def agreed(newcomers: Mapping[Site, Newcomer], kind: type[P]) -> P:
 
     The plan's class checks itself in `__post_init__`, with a ValueError.
 
-    Raises: BadParameter: two members' plans differ; it names them. BadData: one has no plan.
+    Raises: GroupDiffers: two members' plans differ; it names them. BadData: one has no plan.
     """
     plans: dict[Site, P] = {}
     for site, newcomer in sorted(newcomers.items(), key=lambda pair: pair[0].key):
@@ -40,9 +46,18 @@ def agreed(newcomers: Mapping[Site, Newcomer], kind: type[P]) -> P:
         names = plan.__struct_fields__
         differ = [name for name in names if getattr(plan, name) != getattr(other, name)]
         if differ:
-            reason = f"{site} and {first} differ in {', '.join(differ)}"
-            raise BadParameter(path="parameters", reason=reason)
+            raise GroupDiffers(
+                site=site,
+                first=first,
+                path=", ".join(_IN_WORDS.get(name, name) for name in differ),
+                value=_short(other, differ),
+                other=_short(plan, differ),
+            )
     return plan
+
+
+def _short(plan: msgspec.Struct, names: Sequence[str]) -> str:
+    return ", ".join(str(getattr(plan, name))[:20] for name in names)
 
 
 def refusal(newcomer: Newcomer, plan: msgspec.Struct) -> str | None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.binning.homo_rounds import (
@@ -21,7 +20,7 @@ from fedflow.components.binning.ranks import SortedColumn
 from fedflow.components.binning.splitting import quantile_points
 from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import digest_of
-from fedflow.sdk import Role, Site
+from fedflow.sdk import GroupDiffers, Role, Site
 from tests.unit.components.hetero_lr_parties import breast_data
 from tests.unit.components.in_memory_rounds import nobody, run_rounds
 
@@ -139,7 +138,8 @@ def test_max_iter_bounds_the_rounds(breast: list[list[Any]]) -> None:
 def test_members_with_other_columns_are_named() -> None:
     members = members_of([[[1.0]], [[2.0]]], plan_of(1))
     members |= members_of([[[1.0]]], plan_of(1, names="another", bin_num=3))
-    with pytest.raises(BadParameter, match="host 10000 and guest 9999 differ in names, bin_num"):
+    said = "host 10000 differs from guest 9999 in the columns' names or order, bin_num"
+    with pytest.raises(GroupDiffers, match=said):
         run_rounds(BinningCombiner(), members)
 
 

@@ -13,7 +13,8 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.components.binning.homo_feature_binning import HomoFeatureBinning
 from fedflow.components.binning.homo_params import HomoFeatureBinningParams
 from fedflow.components.binning.splitting import bin_numbers, quantile_points
-from fedflow.sdk import check_params
+from fedflow.domain.outside import outside_error
+from fedflow.sdk import GroupDiffers, check_params
 from tests.unit.components.homo_parties import (
     ARBITER,
     GUEST,
@@ -96,7 +97,10 @@ def test_parties_with_other_parameters_are_named(tmp_path: Path) -> None:
         HOST: {"id": ["b"], "w": [1.0]},
     }
     results = run_homo(HomoFeatureBinning, rows, tmp_path)
-    assert "host 10000 and guest 9999 differ in names" in str(results[ARBITER].error)
+    error = results[ARBITER].error
+    assert isinstance(error, GroupDiffers)
+    told = outside_error(error, ARBITER).message
+    assert "host 10000 differs from guest 9999 in the columns' names or order" in told
     assert isinstance(results[GUEST].error, FedflowError)
 
 

@@ -190,7 +190,7 @@ def test_parties_with_other_networks_are_named(tmp_path: Path) -> None:
     rows = breast_rows()
     del rows[HOST]["x29"]
     results = train(rows, tmp_path, params())
-    assert "host 10000 and guest 9999 differ in columns" in str(results[ARBITER].error)
+    assert "host 10000 differs from guest 9999 in the columns" in str(results[ARBITER].error)
 
 
 @pytest.mark.parametrize(
