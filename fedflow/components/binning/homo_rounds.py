@@ -143,8 +143,6 @@ class BinningCombiner:
     needs_singles = False
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
-        """Return state 0. Raises: BadParameter: the members' columns or parameters differ."""
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         """Return state 0. Raises: GroupDiffers: the members' columns or parameters differ."""
         plan = agreed(newcomers, BinningPlan)
         unions = [UnionSearch(most=MAX_CATEGORIES) for _ in plan.categories]

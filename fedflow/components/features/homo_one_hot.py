@@ -185,8 +185,6 @@ class ValuesCombiner:
     needs_singles = False
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
-        """Return state 0. Raises: BadParameter: the members' columns differ."""
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         """Return state 0. Raises: GroupDiffers: the members' columns differ."""
         plan = agreed(newcomers, ValuesPlan)
         return _state(plan, 0, [UnionSearch(most=MAX_VALUES) for _ in range(plan.columns)])

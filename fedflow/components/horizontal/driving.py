@@ -82,9 +82,8 @@ def run_aggregator(
         return _lead(ctx, machine, post, sites)
     except FedflowError as exc:
         if rules.elastic is not None:  # members would wait for the next launch
-            post.send(Rejected(serial=machine.serial, reason=exc.message[:2000]), to=sites)
             reason = exc.message[:2000].removesuffix(".")  # the receiver's sentence has its own
-            post.send(Refused(serial=machine.serial, reason=reason), to=sites)
+            post.send(Rejected(serial=machine.serial, reason=reason), to=sites)
         raise
 
 

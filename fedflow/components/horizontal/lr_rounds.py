@@ -154,9 +154,6 @@ class Averaging:
         return None
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
-        """Return the first weights. Raises: BadData: columns or models of members differ."""
-        first_site, first = next(iter(newcomers.items()))
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         """Return the first weights.
 
         Raises: BadData: a member has no possible number of columns.

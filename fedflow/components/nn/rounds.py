@@ -107,8 +107,6 @@ class AveragingCombiner:
         self._took = took
 
     def begin(self, newcomers: Mapping[Site, Newcomer]) -> RoundState:
-        """Return state 0. Raises: BadParameter: the members' networks or parameters differ."""
-    def begin(self, newcomers: Mapping[Site, Newcomer]) -> State:
         """Return state 0. Raises: GroupDiffers: the members' networks or parameters differ."""
         plan = agreed(newcomers, TrainingPlan)
         return RoundState(round=0, arrays={}, notes=_notes(plan, losses=[], converged=False))

@@ -11,8 +11,6 @@ import msgspec
 
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import Newcomer, RoundState
-from fedflow.sdk import BadData, BadParameter, Site
-from fedflow.components.horizontal.rounds import Newcomer, State
 from fedflow.sdk import BadData, GroupDiffers, Site
 from fedflow.sdk.decoding import read_as
 

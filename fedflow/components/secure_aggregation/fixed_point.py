@@ -60,16 +60,6 @@ def encode_integers(values: NDArray[Any], plan: SumPlan, *, name: str = "the vec
     return flat.astype(_empty(0, plan).dtype)
 
 
-def encode_weighted(
-    values: NDArray[Any], plan: SumPlan, *, weight: int, name: str = "the vector"
-) -> Integers:
-    """Return a member's part of a weighted mean: weighted numbers, then the weight itself.
-
-    The plan's length is that of `values` + 1. Raises: as `encode`; NotEncodable: the weight.
-    """
-    return encode_counted(values, plan, count=weight, weight=weight, name=name)
-
-
 def encode_counted(
     values: NDArray[Any],
     plan: SumPlan,
@@ -93,17 +83,6 @@ def decode(total: Integers, plan: SumPlan, *, divisor: float = 1.0) -> Floats:
     """Return sums of encoded numbers as floats, divided by `divisor` (float64)."""
     out = total.astype(np.float64)
     return np.divide(out, 2.0**plan.fraction_bits * divisor, out=out)
-
-
-def decode_weighted(total: Integers, plan: SumPlan) -> tuple[Floats, int]:
-    """Return the weighted mean of all inputs (float64) and the sum of the weights.
-
-    Raises: NotEncodable: the weights add up to nothing.
-    """
-    weight = int(total[-1])
-    if weight <= 0:
-        raise NotEncodable(reason=f"the weights of all members add up to {weight}")
-    return decode(total[:-1], plan, divisor=weight), weight
 
 
 def _empty(size: int, plan: SumPlan) -> Integers:
