@@ -252,7 +252,7 @@ class DataPlane:
         """Return the traces of a job's sessions here as they are shown."""
         from fedflow.federation.trace_view import view_of
 
-        return view_of(self.traces(job_id))
+        return view_of(self.traces(job_id), is_on=job_id in self._traced)
 
     def _end(self, session: str, site: Site, reason: str | None, incarnation: int | None) -> None:
         known, tell = self._book.end((session, site), reason, incarnation=incarnation)

@@ -9,10 +9,11 @@ from fedflow.federation.trace import Trace
 from fedflow.wire.api.traces import JobTrace, PeerTraffic, SessionTrace, TracedValue
 
 
-def view_of(traces: Mapping[SessionKey, Trace]) -> JobTrace:
+def view_of(traces: Mapping[SessionKey, Trace], *, is_on: bool) -> JobTrace:
     """Return traces, which may still change meanwhile, in the order of their components."""
     return JobTrace(
-        sessions=tuple(_session(key, traces[key]) for key in sorted(traces, key=_order))
+        sessions=tuple(_session(key, traces[key]) for key in sorted(traces, key=_order)),
+        is_on=is_on,
     )
 
 

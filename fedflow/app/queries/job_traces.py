@@ -22,7 +22,8 @@ class JobTraces:
         found = self._sessions.trace_of(job_id)
         if component is None:
             return found
-        return JobTrace(sessions=tuple(s for s in found.sessions if s.component == component))
+        own = tuple(s for s in found.sessions if s.component == component)
+        return JobTrace(sessions=own, is_on=found.is_on)
 
     def record(self, job_id: str, *, is_on: bool) -> None:
         """Record each value of a job from now on, or no more. Raises: JobNotFound."""

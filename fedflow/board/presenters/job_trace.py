@@ -34,7 +34,7 @@ class ValueLine:
 class TraceView:
     """The traffic of one site of a job."""
 
-    is_on: bool  #: values are recorded now
+    is_on: bool  #: values are recorded at this server
     lines: tuple[PeerLine, ...]
     lines_left: int  #: that are not shown
     recorded: int  #: values
@@ -54,7 +54,7 @@ def trace_view(found: JobTrace, site: str) -> TraceView:
     moved = [line for line in values if line.value.kind in ("sent", "arrived")]
     waited = [line for line in values if line.value.waited_s > 0]
     return TraceView(
-        is_on=any(session.is_on for session in own),
+        is_on=found.is_on,
         lines=tuple(lines[:MOST_PEERS]),
         lines_left=max(0, len(lines) - MOST_PEERS),
         recorded=len(values),

@@ -45,3 +45,4 @@ class JobTrace(msgspec.Struct, frozen=True, kw_only=True):
     """What the values of a job's tasks cost at this server."""
 
     sessions: tuple[SessionTrace, ...] = ()
+    is_on: bool = False  #: values of its sessions are recorded, also of those that come
