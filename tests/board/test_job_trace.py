@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -22,6 +23,10 @@ def test_a_job_without_traffic_says_so_and_that_nothing_is_recorded(seeded: Plac
     assert f'action="/board/jobs/{job_id(1)}/guest/9999/trace/record"' in page
 
 
+def says(person: Person, url: str, text: str) -> bool:
+    return text in person.get(url).text
+
+
 def test_a_switch_is_shown_before_anything_was_exchanged(seeded: Place) -> None:
     put(seeded.store, job(3))
     person, url = Person(seeded.url), f"/board/jobs/{job_id(3)}/guest/9999/trace"
@@ -31,7 +36,7 @@ def test_a_switch_is_shown_before_anything_was_exchanged(seeded: Place) -> None:
         fields = {"csrf": token[1], "is_on": is_on}
         answer = person.session.post(f"{seeded.url}{url}/record", data=fields, timeout=60)
         assert answer.status_code == 200
-        wait_until(lambda text=said: text in person.get(url).text, 30.0)
+        wait_until(functools.partial(says, person, url, said), 30.0)
 
 
 def test_a_site_that_has_no_part_of_the_job_has_no_trace(seeded: Place) -> None:
