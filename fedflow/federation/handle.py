@@ -64,6 +64,7 @@ GRACE_S = 5.0  #: how much longer than the server the executor waits, seconds
 FRAME_TIMEOUT_S = 30.0  #: how long the rest of a begun frame may take, seconds
 OPTIONAL_S = 10.0
 """How long values whose receivers may be gone are waited for at the end, seconds."""
+RECONNECT_S = 30.0  #: how long a server that went away is waited for, seconds
 RETRY_S = 0.05  #: pause between two attempts to reach a server that restarts, seconds
 _SILENT = "its own server does not answer"
 
@@ -95,15 +96,14 @@ class FederationHandle:
         site: Site,
         token: str,
         timeout_s: float = 1800.0,
-        reconnect_s: float = 30.0,
         run: str = "",
         incarnation: int = 0,
     ) -> None:
         """Make a handle that connects on first use.
 
-        `timeout_s` is how long a receive waits that names no time-out, `reconnect_s` how long a
-        server that went away is waited for, in seconds. `run` is the run of the server for which
-        the session was opened: another one has lost what had arrived: ServerRestarted.
+        `timeout_s` is how long a receive waits that names no time-out, in seconds. `run` is the run
+        of the server for which the session was opened: another one has lost what had arrived:
+        ServerRestarted.
         `incarnation` counts the launches of this executor within the attempt, from 0.
         """
         self._path = socket_path
@@ -113,7 +113,6 @@ class FederationHandle:
         self._name = secrets.token_hex(8)
         self._token = token
         self._timeout_s = timeout_s
-        self._reconnect_s = reconnect_s
         self._clock = SystemClock()
         self._state = threading.Condition()  #: guards all below
         self._writing = threading.Lock()  #: one frame at a time; never taken inside `_state`
@@ -595,7 +594,7 @@ class FederationHandle:
             ticket.request = msgspec.structs.replace(ticket.request, timeout_s=left_s)
 
     def _dial(self, *, again: bool) -> tuple[socket.socket, Welcome]:
-        deadline = self._clock.monotonic_s() + self._reconnect_s
+        deadline = self._clock.monotonic_s() + RECONNECT_S
         while True:
             try:
                 return self._greet()
