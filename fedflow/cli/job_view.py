@@ -103,6 +103,8 @@ def _show_end(view: JobStatusView) -> None:
     if view.reason and not view.succeeded and not _tells_reason(view):
         click.echo(f"Reason: {clean(str(view.reason))}")
     show_first_error(view)
+    if view.first_error is not None and not view.succeeded:
+        click.echo(f"What helps: `fedflow job explain -j {view.job_id}` says it.")
 
 
 def _tells_reason(view: JobStatusView) -> bool:

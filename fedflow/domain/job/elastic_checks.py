@@ -74,7 +74,7 @@ def _miscounted(spec: JobSpec, elastic: Elastic, path: str) -> Iterator[tuple[st
     if not hosts:
         yield path, "an elastic job needs hosts: guest and arbiter cannot be absent"
     elif elastic.min_parties > named:
-        message = f"must be at most {named}: that many guests and hosts has the job"
+        message = f"must be at most {named}: the job has that many guests and hosts"
         yield child(path, "min_parties"), message
 
 

@@ -67,6 +67,7 @@ def test_submit_and_wait_ends_with_code_3_if_the_job_fails(shell, files, make_vi
     assert "Job 7: failed after 3.5 s." in result.stdout
     assert "First error: reader_0 at host 10000, BadData" in result.stdout
     assert result.stdout.count("row 3: no number") == 1
+    assert "What helps: `fedflow job explain -j 7` says it." in result.stdout
     assert json.loads(shell("job", "submit", *files, "--wait", "--json").stdout) == {
         **failed,
         "roles": failed["roles"],
