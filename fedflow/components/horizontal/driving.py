@@ -31,6 +31,7 @@ from fedflow.components.training.measures import record_seconds
 from fedflow.components.waiting import PATIENCE_S
 from fedflow.sdk import Arrival, Context, DishonestParty, FedflowError, Role, Site, ValueTooLate
 from fedflow.sdk.clock import monotonic_s
+from fedflow.sdk.outside import outside_error
 
 METRIC_TYPE = "PARTICIPATION"
 
@@ -82,7 +83,8 @@ def run_aggregator(
         return _lead(ctx, machine, post, sites)
     except FedflowError as exc:
         if rules.elastic is not None:  # members would wait for the next launch
-            reason = exc.message[:2000].removesuffix(".")  # the receiver's sentence has its own
+            told = outside_error(exc, ctx.site).message[:2000]
+            reason = told.removesuffix(".")  # the receiver's sentence has its own
             post.send(Rejected(serial=machine.serial, reason=reason), to=sites)
         raise
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from fedflow.components.horizontal.homo_lr import HomoLR
-from fedflow.sdk import Inputs, Model, Role, Site, Table, TableKind, TableSchema
+from fedflow.sdk import Elastic, Inputs, Model, Role, Site, Table, TableKind, TableSchema
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
@@ -77,6 +77,7 @@ def fit(
     models: Mapping[Site, Model] | None = None,
     timeout_s: float = 60,
     federation: LocalFederation | None = None,
+    elastic: Elastic | None = None,
     **params: Any,
 ) -> dict[Site, RunResult]:
     """Train or predict at the sites of `data` and at an arbiter; `data` is by port."""
@@ -99,6 +100,7 @@ def fit(
         work_dir=tmp_path,
         timeout_s=timeout_s,
         federation=federation,
+        elastic=elastic,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedflow.domain.outside import outside_error
-from fedflow.sdk import BadData, BadParameter, GroupDiffers, Model
+from fedflow.sdk import BadData, BadParameter, Elastic, GroupDiffers, Model
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of
 from tests.unit.components.homo_lr_parties import (
@@ -112,6 +112,16 @@ def test_other_columns_at_one_party_are_refused(tmp_path: Path) -> None:
     data = {**TWO, HOST: {"train_data": made(30, columns=4)}}
     with pytest.raises(GroupDiffers, match=r"host .* differs from guest .* columns: 4 columns"):
         outputs_of(fit(tmp_path, data))
+
+
+def test_members_of_elastic_rounds_see_no_values_of_what_differs(tmp_path: Path) -> None:
+    data = {**TWO, HOST: {"train_data": made(30, columns=4)}}
+    elastic = Elastic(
+        min_parties=2, max_parties=2, round_deadline_s=20, last_call_s=1, rejoin=False
+    )
+    told = str(fit(tmp_path, data, elastic=elastic)[GUEST].error)
+    assert "the columns: … instead of …" in told
+    assert "4 columns" not in told
 
 
 def test_other_parties_are_told_whose_columns_differ_from_the_guests(tmp_path: Path) -> None:
