@@ -6,7 +6,9 @@ HTTP and gRPC are those of a real server. Source: PyTorch's test of rendezvous b
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +52,23 @@ class Case:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A server whose threads for all this are there."""
     with serving(tmp_path_factory.mktemp("rendezvous") / "home") as place:
-        with grpc_run(place, "warm") as link:
-            link.read(None)
+        warm(place)
         yield place
+
+
+def warm(place: Place) -> None:
+    """Let a server start all its threads for calls over gRPC: a pool starts them as it needs."""
+
+    def read(number: int) -> None:
+        with grpc_run(place, f"warm{number}") as link:
+            link.read(None)
+
+    with ThreadPoolExecutor(8) as many:
+        for _ in range(100):
+            list(many.map(read, range(8)))
+            if sum(t.name.startswith("fedflow-rendezvous") for t in threading.enumerate()) >= 4:
+                return
+    raise AssertionError("the server does not start its threads")
 
 
 def grpc_run(place: Place, run_id: str) -> GrpcRun:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fedflow.domain.site import Site
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import GUEST, HOST, QUICK, Pair, Party, two_parties, wait_for
 
@@ -39,12 +41,20 @@ def put_back(party: Party, folder: Path) -> None:
     party.start().wait_ready()
 
 
+def knows_process(party: Party, job_id: str, site: Site) -> bool:
+    """Tell whether a server has stored that its executor runs: else it is launched again."""
+    body = {"job_id": job_id, "role": site.role.value, "party_id": site.party_id}
+    rows = party.post("/v1/job/task/query", body)["data"]
+    return [row["f_party_status"] for row in rows] == ["running"]
+
+
 def run_over_a_backup(pair: Pair, party: Party, folder: Path) -> str:
     """Run a job to its success, and copy a party's database while it runs; return its id."""
     pair.wait_connected()
     job_id = pair.guest.client.submit(*empty_job({"sleep_s": 4.0})).job_id
     for site in (GUEST, HOST):
         pair.of(site).wait_executor(job_id, component="empty_0", site=site)
+        wait_for(partial(knows_process, pair.of(site), job_id, site), f"{site} to know its process")
     backed_up(party, folder)
     assert set(pair.ends(job_id).values()) == {"success"}
     return job_id

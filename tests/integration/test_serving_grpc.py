@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 
 from fedflow import __version__
@@ -357,12 +358,18 @@ def test_a_stop_ends_calls_and_leaves_no_process(tmp_path: Path) -> None:
 # --- budgets, keys, TLS ---------------------------------------------------------------------------
 
 
+def halt(pid: int) -> None:
+    """Stop a process, and wait until it stands still: its threads may still be answering."""
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, timeout_s=10)
+
+
 def test_the_callers_deadline_shortens_the_budget(
     both: tuple[ServingPlace, ServingPlace], channel: grpc.Channel
 ) -> None:
     guest, host = both
     assert host.process is not None
-    os.kill(host.process.pid, signal.SIGSTOP)
+    halt(host.process.pid)
     try:
         begin = time.monotonic()
         for number in range(6):  # more than there are threads
@@ -385,7 +392,7 @@ def test_cancelled_calls_take_no_thread_for_ever(
 ) -> None:
     host = both[1]
     assert host.process is not None
-    os.kill(host.process.pid, signal.SIGSTOP)
+    halt(host.process.pid)
     stub = channel.unary_unary(OPEN + "ModelInfer", request_serializer=_bytes_of)
     try:
         calls = [stub.future(typed(), timeout=60) for _ in range(12)]
