@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ def freeze_a_host(client: Client, job_id: str) -> None:
             process = psutil.Process(pids[0])
             process.send_signal(signal.SIGSTOP)
             time.sleep(DEADLINE_S + 6)
-            process.send_signal(signal.SIGCONT)
+            with suppress(psutil.NoSuchProcess):  # the training ended, and its process with it
+                process.send_signal(signal.SIGCONT)
             return
         time.sleep(0.05)
     raise TimeoutError("no process of a host in training")
