@@ -30,7 +30,7 @@ from fedflow.cli.demo_servers import demo_servers
 from fedflow.client.client import Client
 from fedflow.domain.site import Site
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[1] / "examples" / "data"
 ARBITER = Site.from_key("arbiter-9000")
 DEADLINE_S = 3.0
 
