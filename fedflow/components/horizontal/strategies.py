@@ -145,8 +145,8 @@ class _Adaptive:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _TrimmedMean:
-    """The mean of each weight, without the largest and the smallest ones; rows do not count."""
+class _Robust:
+    """What looks at the members' single weights, and remembers nothing from round to round."""
 
     param: StrategyParam
     proximal: float = 0.0
@@ -154,6 +154,11 @@ class _TrimmedMean:
 
     def memory(self, size: int) -> Memory:
         return {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TrimmedMean(_Robust):
+    """The mean of each weight, without the largest and the smallest ones; rows do not count."""
 
     def following(
         self, weights: Floats, mean: Floats, memory: Memory, singles: Sequence[Floats]
@@ -165,15 +170,8 @@ class _TrimmedMean:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Krum:
+class _Krum(_Robust):
     """The weights of one member: those that are nearest to their nearest others."""
-
-    param: StrategyParam
-    proximal: float = 0.0
-    needs_singles: bool = True
-
-    def memory(self, size: int) -> Memory:
-        return {}
 
     def following(
         self, weights: Floats, mean: Floats, memory: Memory, singles: Sequence[Floats]
