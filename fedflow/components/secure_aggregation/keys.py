@@ -7,6 +7,7 @@ its nonce is fixed.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class RoundSecrets:
     sealing: X25519PrivateKey  #: of what is sealed for it; nobody gets it
     masking: X25519PrivateKey  #: of its masks with others
     self_seed: bytes = field(repr=False)  #: of the mask that is its own
+    _agreed: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def draw(cls) -> Self:
@@ -59,11 +61,20 @@ class RoundSecrets:
         """Return the public halves."""
         return PublicKeys(*(_public_of(key) for key in (self.sealing, self.masking)))
 
+    def sealing_secret(self, public: bytes) -> bytes:
+        """Return the secret in common with another member, of which keys that seal are derived.
+
+        It is the same in both directions, and kept. Raises: ValueError: bad key.
+        """
+        if public not in self._agreed:
+            self._agreed[public] = _agreed(self.sealing, public)
+        return self._agreed[public]
+
 
 def check_public(public: PublicKeys) -> None:
     """Raise ValueError if a key is one with which everybody agrees on the same secret."""
     for key in (public.sealing, public.masking):
-        _agreed(X25519PrivateKey.generate(), key)
+        _agreed(_any_key(), key)
 
 
 def opened_key(secret: bytes, *, public: bytes) -> X25519PrivateKey:
@@ -98,38 +109,26 @@ def pair_mask_seed(
     return _derive(_agreed(private, public), bound("pair mask", plan, *sorted((own, peer))))
 
 
-def seal(
-    content: bytes,
-    private: X25519PrivateKey,
-    public: bytes,
-    plan: SumPlan,
-    *,
-    sender: str,
-    receiver: str,
-) -> bytes:
-    """Return `content` such that only the receiver reads it. Raises: ValueError: bad key."""
+def seal(content: bytes, secret: bytes, plan: SumPlan, *, sender: str, receiver: str) -> bytes:
+    """Return `content` such that only who has the secret of these two reads it."""
     names = bound("sealed shares", plan, sender, receiver)
-    return ChaCha20Poly1305(_derive(_agreed(private, public), names)).encrypt(
-        _NONCE, content, names
-    )
+    return ChaCha20Poly1305(_derive(secret, names)).encrypt(_NONCE, content, names)
 
 
-def unseal(
-    sealed: bytes,
-    private: X25519PrivateKey,
-    public: bytes,
-    plan: SumPlan,
-    *,
-    sender: str,
-    receiver: str,
-) -> bytes:
+def unseal(sealed: bytes, secret: bytes, plan: SumPlan, *, sender: str, receiver: str) -> bytes:
     """Return what `seal` was given. Raises: ValueError: it was not sealed by and for these."""
     names = bound("sealed shares", plan, sender, receiver)
-    cipher = ChaCha20Poly1305(_derive(_agreed(private, public), names))
+    cipher = ChaCha20Poly1305(_derive(secret, names))
     try:
         return cipher.decrypt(_NONCE, sealed, names)
     except InvalidTag as exc:
         raise ValueError("it was not sealed by and for these members in this round") from exc
+
+
+@functools.cache
+def _any_key() -> X25519PrivateKey:
+    """Return a key with which nothing is hidden."""
+    return X25519PrivateKey.generate()
 
 
 def _public_of(key: X25519PrivateKey) -> bytes:

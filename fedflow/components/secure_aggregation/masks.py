@@ -53,7 +53,7 @@ def add_masks(vector: Ring, masks: Sequence[MaskStream], *, threads: int = 1) ->
 def _add(vector: Ring, masks: Sequence[MaskStream], start: int, end: int) -> None:
     """Add the masks to the bytes from `start` to `end`; `start` is a multiple of a piece."""
     streams = [(_stream(mask.seed, start), mask.negative) for mask in masks]
-    buffer = bytearray(_PIECE + _BLOCK - 1)
+    buffer = bytearray(min(_PIECE, end - start) + _BLOCK - 1)
     width = vector.itemsize
     for at in range(start, end, _PIECE):
         count = min(_PIECE, end - at)

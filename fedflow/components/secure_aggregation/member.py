@@ -251,18 +251,16 @@ class SecureMember:
     def _seal(self, own: RoundSecrets, holder: str, content: bytes) -> bytes:
         public = self._public[holder].sealing
         try:
-            return keys.seal(
-                content, own.sealing, public, self._plan, sender=self._me, receiver=holder
-            )
+            secret = own.sealing_secret(public)
         except ValueError as exc:
             raise self._dishonest(holder, "its public key is none") from exc
+        return keys.seal(content, secret, self._plan, sender=self._me, receiver=holder)
 
     def _unseal(self, own: RoundSecrets, dealer: str, sealed: bytes) -> tuple[bytes, bytes]:
         public = self._public[dealer].sealing
         try:
-            opened = keys.unseal(
-                sealed, own.sealing, public, self._plan, sender=dealer, receiver=self._me
-            )
+            secret = own.sealing_secret(public)
+            opened = keys.unseal(sealed, secret, self._plan, sender=dealer, receiver=self._me)
             pair = opened[: shamir.SHARE_BYTES], opened[shamir.SHARE_BYTES :]
             for one in pair:
                 shamir.read(one)
