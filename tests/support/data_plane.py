@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import grpc
+import numpy as np
+from numpy.typing import NDArray
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
@@ -54,6 +56,24 @@ def credentials_of(party_id: str, authority: Authority) -> Credentials:
         key=made.key,
         authorities=authority.certificate,
         expires_ms=0,
+    )
+
+
+def value_on_disk(path: Path, size_bytes: int) -> NDArray[np.int64]:
+    """Return a value in a file of its own, without a copy in memory: each page has its number."""
+    value = np.memmap(path, dtype=np.int64, mode="w+", shape=(size_bytes // 8,))
+    pages = value[::512]
+    pages[:] = np.arange(1, pages.size + 1)
+    value.flush()
+    return value
+
+
+def is_equal_on_disk(found: NDArray[np.int64], value: NDArray[np.int64]) -> bool:
+    """Compare two values piece by piece."""
+    step = 1 << 23
+    return found.shape == value.shape and all(
+        np.array_equal(found[at : at + step], value[at : at + step])
+        for at in range(0, value.size, step)
     )
 
 
