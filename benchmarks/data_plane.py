@@ -65,7 +65,8 @@ def run_server(spec: dict[str, Any]) -> None:
     with server:
         say(server.port)
         server.route_to(hear())
-        server.open(SESSION, [GUEST, HOST], token=TOKEN)
+        sites = [Site.from_key(key) for key in spec.get("sites", (GUEST.key, HOST.key))]
+        server.open(SESSION, sites, token=TOKEN)
         say("ready")
         hear()
 

@@ -1,6 +1,6 @@
 """Values of two parties directly and through a real exchange, sealed: throughput, latency, memory.
 
-    python benchmarks/exchange.py [--mib 1024] [--rounds 3] [--messages 10000]
+    python benchmarks/exchange.py [--mib 1024] [--rounds 3] [--messages 10000] [--json]
 
 Two servers, two executors and `fedflow exchange run` are processes, with mutual TLS; they are
 started anew for each way. Printed: big values with digests on both ends (median
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +39,7 @@ from benchmarks.data_plane import (
     percentile,
     say,
 )
+from benchmarks.figures import Figure, Machine, arguments, show
 from fedflow.base.ids import PartyId
 from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.credentials import Credentials
@@ -49,6 +49,7 @@ from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 
 PARTIES = ("9999", "10000")
 WAYS = ("direct", "exchange")
+BIG_BUDGETS = {"direct": 400.0, "exchange": 200.0}  #: MiB/s
 
 
 class FileSiteKeys:
@@ -155,18 +156,21 @@ def exchange(home: Path, ports: dict[str, int]) -> Iterator[tuple[int, int]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=10_000)
     args = parser.parse_args()
+    machine = Machine()
+    figures = []
     for way in WAYS:
         with tempfile.TemporaryDirectory(prefix="fedflow-bench-") as folder:
-            measure(way, Path(folder), args)
+            figures += measure(way, Path(folder), args)
+    show("Directly and over an exchange", figures, as_json=args.json, machine=machine)
 
 
-def measure(way: str, folder: Path, args: argparse.Namespace) -> None:
-    """Print the figures of one way."""
+def measure(way: str, folder: Path, args: argparse.Namespace) -> list[Figure]:
+    """Return the figures of one way."""
     with ExitStack() as stack:
         children, ports, home = stack.enter_context(parties(folder))
         port, pid = stack.enter_context(exchange(home, ports))
@@ -181,7 +185,6 @@ def measure(way: str, folder: Path, args: argparse.Namespace) -> None:
             host.tell({"do": "echo", "tags": tags})
             trips = guest.ask({"do": "ping", "tags": tags})
             host.answer()
-        halves = [percentile(trips, share) / 2 for share in (0.5, 0.99)]
         memory = Memory([children[party].stats.pid for party in PARTIES] + [pid])
         rates = []
         begun_s = cpu_s(children, pid)
@@ -193,17 +196,33 @@ def measure(way: str, folder: Path, args: argparse.Namespace) -> None:
             rates.append(args.mib / (time.perf_counter() - start))
             guest.answer()
         added = memory.stop()
-        total = args.mib * (args.rounds + 1)
-        per_cpu_s = total / (cpu_s(children, pid) - begun_s)
-        kept = rates[1:]
-        print(f"{way}:")
-        print(f"  1 KiB, one way, p50 / p99     {halves[0]:.2f} / {halves[1]:.2f} ms")
-        middle = statistics.median(kept)
-        print(f"  {args.mib} MiB  {middle:.0f} MiB/s ({min(kept):.0f}-{max(kept):.0f})")
-        print(f"  per CPU second, all processes {per_cpu_s:.0f} MiB")
-        names = ("server A", "server B", "exchange")
-        shown = ", ".join(f"{name} {mib:.0f}" for name, mib in zip(names, added, strict=True))
-        print(f"  memory added, MiB             {shown}", flush=True)
+        per_cpu_s = args.mib * (args.rounds + 1) / (cpu_s(children, pid) - begun_s)
+    figures = [
+        Figure(
+            what=f"{way}: {args.messages:,} messages of 1 KiB, one way, p{share * 100:g}",
+            unit="ms",
+            values=[percentile(trips, share) / 2],
+            budget=budget,
+        )
+        for share, budget in ((0.5, 0.5), (0.99, 1.0))
+    ]
+    figures.append(
+        Figure(
+            what=f"{way}: {args.mib:,} MiB",
+            unit="MiB/s",
+            values=rates[1:],
+            budget=BIG_BUDGETS[way],
+            at_least=True,
+        )
+    )
+    figures.append(
+        Figure(what=f"{way}: per CPU second, all processes", unit="MiB", values=[per_cpu_s])
+    )
+    for name, mib in zip(("server A", "server B", "exchange"), added, strict=True):
+        figures.append(
+            Figure(what=f"{way}: memory added, {name}", unit="MiB", values=[mib], budget=64.0)
+        )
+    return figures
 
 
 def cpu_s(children: dict[str, Child], pid: int) -> float:

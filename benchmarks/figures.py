@@ -51,6 +51,7 @@ class Figure:
             "best": self.best,
             "runs": len(self.values),
             "budget": self.budget,
+            "at_least": self.at_least,
             "ratio": self.ratio,
             "values": list(self.values),
         }

@@ -1,6 +1,6 @@
 """A secure sum beside the plain one: members in one process, the aggregator in another.
 
-    python benchmarks/secure_sum.py [--numbers N] [--members N] [--lost N] [--ring 32|64]
+    python benchmarks/secure_sum.py [--numbers N] [--members N] [--lost N] [--ring 32|64] [--json]
     python benchmarks/secure_sum.py --model      # 25,000,000 numbers of 20 members, 100 MB each
 
 The lost members send their keys and shares, and no input: their masks are removed by recovery. All
@@ -11,8 +11,6 @@ members compute one after the other here, so `wall` is that of one machine with 
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import resource
 import time
@@ -22,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 import numpy as np
+from figures import Figure, Machine, arguments, show
 
 from fedflow.components.secure_aggregation.aggregator import SecureSum
 from fedflow.components.secure_aggregation.fixed_point import decode, encode
@@ -29,6 +28,7 @@ from fedflow.components.secure_aggregation.member import SecureMember
 from fedflow.components.secure_aggregation.plan import SumPlan, SumStage, choose_plan
 
 T = TypeVar("T")
+MODEL_BUDGETS = {"plain sum": 10.0, "secure sum": 40.0, "aggregator: peak": 450.0}
 PIECE = 1 << 20  #: bytes of a vector that go through the pipe at a time
 
 
@@ -114,14 +114,13 @@ def aggregate(pipe: Connection, plan: SumPlan, lost: list[str], threads: int) ->
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--numbers", type=int, default=1_000_000)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--lost", type=int, default=1)
     parser.add_argument("--ring", type=int, default=64, choices=(32, 64))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--model", action="store_true")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.model:
         given.numbers, given.members = 25_000_000, 20
@@ -136,22 +135,26 @@ def main() -> None:
         target=aggregate, args=(there, plan, lost, given.threads)
     )
     process.start()
-    figures = run(here, plan, lost, threads=given.threads)
+    machine = Machine()
+    found = run(here, plan, lost, threads=given.threads)
     process.join()
-    if given.json:
-        print(json.dumps(figures))
-        return
-    print(
-        f"{plan.length:,} numbers, {len(plan.members)} members, {len(lost)} lost, ring 2^", end=""
+    note = (
+        f"{plan.length:,} numbers, {len(plan.members)} members, {len(lost)} lost, ring"
+        f" 2^{plan.ring_bits}, neighbours {plan.neighbours or 'all'}, {given.threads} threads"
     )
-    print(f"{plan.ring_bits}, neighbours {plan.neighbours or 'all'}, {given.threads} threads\n")
-    print("| what | value |\n|---|---|")
-    for name, value in figures.items():
-        print(f"| {name} | {value:.3g} |")
+    budgets = MODEL_BUDGETS if given.model else {}
+    figures = [
+        Figure(what=name, unit=unit, values=[value], budget=budgets.get(name))
+        for (name, unit), value in found.items()
+    ]
+    title = "Model of 100 MB" if given.model else "Sum in one process"
+    show(title, figures, as_json=given.json, machine=machine, note=note)
 
 
-def run(pipe: Connection, plan: SumPlan, lost: list[str], *, threads: int) -> dict[str, float]:
-    """The members: a plain sum, then a secure one."""
+def run(
+    pipe: Connection, plan: SumPlan, lost: list[str], *, threads: int
+) -> dict[tuple[str, str], float]:
+    """The members: a plain sum, then a secure one. Return values by name and unit."""
     values = np.random.default_rng(1).normal(size=plan.length).astype(np.float32)
     pipe.recv()
     begun = time.perf_counter()
@@ -185,21 +188,21 @@ def run(pipe: Connection, plan: SumPlan, lost: list[str], *, threads: int) -> di
     seconds = found["seconds"]
     count = len(plan.members) - len(lost)
     return {
-        "plain: wall, s": plain_s,
-        "secure: wall, s": wall_s,
-        "ratio": wall_s / plain_s,
-        "one member, s": sum(watch.seconds.values()) / count,
-        "one member, CPU s": watch.cpu_s / count,
-        "of which encode, s": watch.seconds["encode"] / count,
-        "of which mask, s": watch.seconds["mask"] / count,
-        "aggregator, s": sum(v for k, v in seconds.items() if k != "plain"),
-        "aggregator, CPU s": found["cpu_s"],
-        "of which add inputs, s": seconds["receive inputs"],
-        "of which remove masks, s": seconds["close unmasking"],
-        "aggregator: memory at its start, MiB": found["start_mib"],
-        "aggregator: peak of the plain sum, MiB": found["plain_mib"],
-        "aggregator: peak, MiB": found["peak_mib"],
-        "difference of 1,000 numbers": found["difference"],
+        ("plain sum", "s"): plain_s,
+        ("secure sum", "s"): wall_s,
+        ("secure over plain", "x"): wall_s / plain_s,
+        ("one member", "s"): sum(watch.seconds.values()) / count,
+        ("one member: CPU", "s"): watch.cpu_s / count,
+        ("of which encode", "s"): watch.seconds["encode"] / count,
+        ("of which mask", "s"): watch.seconds["mask"] / count,
+        ("aggregator", "s"): sum(v for k, v in seconds.items() if k != "plain"),
+        ("aggregator: CPU", "s"): found["cpu_s"],
+        ("of which add inputs", "s"): seconds["receive inputs"],
+        ("of which remove masks", "s"): seconds["close unmasking"],
+        ("aggregator: memory at its start", "MiB"): found["start_mib"],
+        ("aggregator: peak of the plain sum", "MiB"): found["plain_mib"],
+        ("aggregator: peak", "MiB"): found["peak_mib"],
+        ("difference of 1,000 numbers", ""): found["difference"],
     }
 
 
