@@ -29,7 +29,7 @@ def train(model, x, y, *, epochs, learning_rate):
         loss = nn.functional.binary_cross_entropy_with_logits(model(x), y)
         loss.backward()
         optimizer.step()
-    return float(loss)
+    return loss.item()
 
 
 def loss_of(model, x, y):
