@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.flower.params import FlowerParams
+from fedflow.flower.project import installed_version
 from fedflow.flower.tables import PORTS
 from fedflow.sdk import Context, Outputs, component
 
 
 def flower_app(folder: Path) -> Any:
-    """Return the component FlowerApp over the Flower projects in the folders below `folder`."""
+    """Return the component FlowerApp over the Flower projects in the folders below `folder`.
+
+    Raises: ValueError: this interpreter has no flwr, or none of a tested release.
+    """
+    installed_version()
 
     class FlowerAppParams(FlowerParams, frozen=True, kw_only=True):
         """The parameters, checked against the projects of this site."""

@@ -17,9 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-TESTED: Final = (
-    "1.41",
-)  #: releases of flwr whose internals are known to be as `messages` and `results` use them
+#: releases of flwr whose internals are known to be as `messages` and `results` use them
+TESTED: Final = ("1.38", "1.39", "1.40", "1.41", "1.42")
 Scalar: TypeAlias = bool | int | float | str
 Kind: TypeAlias = Literal["serverapp", "clientapp"]
 
@@ -130,11 +129,11 @@ def installed_version() -> str:
 
     Raises: ValueError: there is none, or it is not a tested one.
     """
-    tested = " and ".join(f"{one}.*" for one in TESTED)
+    tested = f"{TESTED[0]} to {TESTED[-1]}"
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise ValueError(f"flwr is not installed in {sys.prefix}; {tested} is tested") from None
+        raise ValueError(f"flwr is not installed in {sys.prefix}; tested is {tested}") from None
     if ".".join(found.split(".")[:2]) not in TESTED:
         raise ValueError(f"flwr {found} is installed in {sys.prefix}; tested is {tested}")
     return found
