@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError
 SERVER_NODE: Final = 1  #: the node id of a ServerApp, as in Flower
 APP_RAISED: Final = 2  #: Flower's code of an error: the ClientApp raised
 NODE_UNAVAILABLE: Final = 5  #: the node has gone
+NUMPY_MAGIC: Final = b"\x93NUMPY"  #: how an array in numpy's format begins
 _NUMPY: Final = "numpy.ndarray"
 _HEADER: Final = re.compile(
     rb"\{'descr': '(?P<type>[<>|=][a-zA-Z]\d{0,6})', 'fortran_order': (True|False), "
@@ -147,7 +148,7 @@ def _read_header(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """
     wide = data[6:7] != b"\x01"  # version 2 and 3 have a length of four bytes
     length, begin = _LENGTHS[wide], 12 if wide else 10
-    if data[:6] != b"\x93NUMPY" or len(data) < begin:
+    if data[:6] != NUMPY_MAGIC or len(data) < begin:
         raise ValueError("it is not in numpy's format")
     (size,) = length.unpack_from(data, 8)
     found = _HEADER.fullmatch(data, begin, begin + size)

@@ -20,11 +20,14 @@ from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
 
 from fedflow.flower.arrays import Arrays
+from fedflow.flower.messages import NUMPY_MAGIC
 from fedflow.sdk import Tracker
 
 _LEGACY_ARRAYS: Final = (
     "parameters"  #: where Flower's older workflows keep the arrays in a context's state
 )
+#: where a reply of an older client keeps the metrics that it returns
+_LEGACY_METRICS: Final = ("fitres.metrics", "evaluateres.metrics")
 
 
 class ServerResults:
@@ -94,14 +97,19 @@ class ReplyMetrics:
         self._steps: dict[str, int] = {}
 
     def record(self, message: Message, reply: Message) -> None:
-        """Add the numbers of a reply's MetricRecords, at the round that the message names."""
+        """Add the numbers of a reply's metrics, at the round that the message names."""
         kind = message.metadata.message_type
         self._steps[kind] = self._steps.get(kind, 0) + 1
         if not reply.has_content():
             return
         step = _named_round(message) or self._steps[kind]
         namespace = {"evaluate": "validate"}.get(kind, kind)
-        for record in reply.content.metric_records.values():
+        older = reply.content.config_records
+        records = [
+            *reply.content.metric_records.values(),
+            *(older[name] for name in _LEGACY_METRICS if name in older),
+        ]
+        for record in records:
             for name, value in record.items():
                 if _is_number(value):
                     record_point(self._tracker, namespace, str(name), step, float(value))
@@ -120,10 +128,9 @@ def named_arrays(record: Mapping[str, Any]) -> Arrays:
 
 
 def _loaded(data: bytes) -> NDArray[Any]:
-    try:
-        loaded: NDArray[Any] = np.load(BytesIO(data), allow_pickle=False)
-    except ValueError:
+    if not data.startswith(NUMPY_MAGIC):
         return np.frombuffer(data, np.uint8)
+    loaded: NDArray[Any] = np.load(BytesIO(data), allow_pickle=False)
     return loaded
 
 

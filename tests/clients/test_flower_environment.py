@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
+
 from tests.clients.flower import PYTHON
 from tests.e2e.servers import ROOT
 
 
+@pytest.mark.timeout(300)
 def test_the_tests_in_the_environment_of_flwr_pass() -> None:
     done = subprocess.run(
         [
@@ -21,7 +24,7 @@ def test_the_tests_in_the_environment_of_flwr_pass() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )  # fmt: skip
     print(done.stdout)  # what was skipped, and why

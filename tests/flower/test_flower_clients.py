@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="run with .flower/bin/python, which bin/flower makes")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedflow.flower.arrays import arrays_from_json, arrays_to_json
@@ -177,6 +177,7 @@ def test_numbers_of_replies_are_metrics_of_the_own_site() -> None:
     assert ("validate", "broken") not in found
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
 def test_arrays_come_back_from_a_model_as_they_were(values: list[float]) -> None:
     arrays = named_arrays(content(*values)["arrays"])
@@ -185,6 +186,13 @@ def test_arrays_come_back_from_a_model_as_they_were(values: list[float]) -> None
     assert back["0"].dtype == arrays["0"].dtype
 
 
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b'{"trees": []}'])
+def test_what_only_the_app_understands_is_kept_as_its_bytes(data: bytes) -> None:
+    record = ArrayRecord({"0": Array("", (), "", data)})
+    assert named_arrays(record)["0"].tobytes() == data
+
+
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 300))
 def test_no_bytes_do_more_than_be_refused(noise: bytes, place: int) -> None:
     (sent,) = to_all(content(1.0, 2.0, rate=0.5), nodes=[FIRST])
