@@ -19,7 +19,7 @@ from fedflow.domain.job.elastic import Elastic
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
-from fedflow.sdk.context import Checkpoints, Context, Inputs, RunWarnings
+from fedflow.sdk.context import Checkpoints, Context, Identity, Inputs, RunWarnings
 from fedflow.sdk.outputs import Outputs, check_plain
 from fedflow.sdk.params import check_params, check_planned, warnings_of
 from fedflow.sdk.table import TableStore
@@ -64,6 +64,7 @@ def run_component(
     launch: int = 0,
     elastic: Elastic | None = None,
     nn_folder: Path | None = None,
+    identities: Mapping[Site, Identity] | None = None,
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
@@ -81,6 +82,7 @@ def run_component(
         checkpoints: a `MemoryCheckpoints` per site; a second run goes on from the first's.
         strict: the run fails where it would warn, or where parameters are doubtful.
         launch, elastic, nn_folder: what `ctx` has under these names, at all sites.
+        identities: `ctx.identity` of the sites that have one; the others have no certificate.
 
     Raises: TimeoutError: a site did not end in time; it says in which line each of them is.
     """
@@ -112,6 +114,7 @@ def run_component(
             launch=launch,
             elastic=elastic,
             nn_folder=nn_folder,
+            identity=(identities or {}).get(site),
             warnings=RunWarnings(strict=strict),
         )
 

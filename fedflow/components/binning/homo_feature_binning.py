@@ -30,9 +30,8 @@ from fedflow.components.binning.model import (
     read_model,
 )
 from fedflow.components.binning.ranks import SortedColumn
-from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
+from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
 from fedflow.components.horizontal.packing import Floats
-from fedflow.components.horizontal.rounds import RoundRules
 from fedflow.components.samples.agreement import digest_of
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import need_rows, numbers, where_of
@@ -93,7 +92,7 @@ class HomoFeatureBinning:
         """Lead the rounds; its model says nothing but that there is one, to a run with a model."""
         if not ctx.params.need_run or own_model(ctx, PARAM) is not None:
             return Outputs(passed=not ctx.params.need_run)
-        state = run_aggregator(ctx, BinningCombiner(), rules=_rules(ctx))
+        state = run_aggregator(ctx, BinningCombiner(), rules=rules_of(ctx, fraction_bits=0))
         ctx.log.info("the bins were found in %s rounds", state.round)
         return Outputs(model=_model(ctx, NO_COLUMNS, {}))
 
@@ -103,7 +102,7 @@ def _fit(ctx: Context, table: Table) -> Outputs:
     own = params.as_own
     choice = choose(replace(ctx, params=own), table.schema)
     member = BinningMember(_plan(params, choice), _sorted_columns(table, choice), rows=table.count)
-    state = run_member(ctx, member, rules=_rules(ctx))
+    state = run_member(ctx, member, rules=rules_of(ctx, fraction_bits=0))
     try:
         bins = CommonBins.of(state)
     except (KeyError, ValueError) as exc:
@@ -143,10 +142,6 @@ def _model(
 
 
 NO_COLUMNS = Choice(columns=(), categories=frozenset(), given={}, transformed=())
-
-
-def _rules(ctx: Context) -> RoundRules:
-    return RoundRules(elastic=elasticity_of(ctx), fraction_bits=0)
 
 
 def _plan(params: HomoFeatureBinningParams, choice: Choice) -> BinningPlan:

@@ -44,6 +44,9 @@ class HomoFeatureBinningParams(Params, frozen=True, kw_only=True):
     transform_param: TransformParam = field(default_factory=TransformParam)  #: the output's values
     skip_static: Any = False  #: without effect: there are no statistics of labels
     local_only: Any = False  #: without effect
+    #: fedflow's own; keys are signed with the certificates of TLS; over 2/3 of a round's parties
+    #: must stay to its end
+    aggregator_may_lie: Flag = False
     need_run: Flag = True  #: false: the data pass through unchanged
 
     @property

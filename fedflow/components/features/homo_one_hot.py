@@ -28,9 +28,9 @@ from fedflow.components.features.one_hot import (
     in_order,
     is_text,
 )
-from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
+from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
 from fedflow.components.horizontal.packing import Layout
-from fedflow.components.horizontal.rounds import Newcomer, RoundRules, RoundState, Total
+from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import agreed, digest_of, mistake_in, plan_in, refusal
 from fedflow.components.samples.common_values import (
     MAX_BYTES,
@@ -55,6 +55,9 @@ class HomoOneHotEncoderParams(OneHotEncoderParams, frozen=True, kw_only=True):
     """All parameters of HomoOneHotEncoder, with FATE's names and defaults."""
 
     need_alignment: Flag = True  #: false: each party takes its own values, as OneHotEncoder
+    #: fedflow's own; keys are signed with the certificates of TLS; over 2/3 of a round's parties
+    #: must stay to its end
+    aggregator_may_lie: Flag = False
 
     def check_run(self, run: PlannedRun) -> None:
         shared = self.need_run and self.need_alignment and not run.has_model
@@ -126,7 +129,7 @@ def _lead(ctx: Context) -> Outputs:
     if not params.need_run:
         return Outputs(passed=True)
     if params.need_alignment:
-        run_aggregator(ctx, ValuesCombiner(), rules=_rules(ctx))
+        run_aggregator(ctx, ValuesCombiner(), rules=rules_of(ctx, fraction_bits=0))
     empty = Encoding(header=(), values={})
     return Outputs(model=empty.to_model(need_run=True, meta_name=META, param_name=PARAM))
 
@@ -269,7 +272,7 @@ def _common(
     types: pa.Schema = table.head(0).schema
     texts = [is_text(types.field(name).type) for name in values]
     member = ValuesMember(tuple(values), own, texts, rows=table.count)
-    state = run_member(ctx, member, rules=_rules(ctx))
+    state = run_member(ctx, member, rules=rules_of(ctx, fraction_bits=0))
     told = state.notes.get("values")
     if not isinstance(told, list) or len(told) != len(values):
         raise CodecError(reason="the arbiter's values are of other columns")
@@ -286,7 +289,3 @@ def _received(values: Any) -> tuple[str, ...]:
     ):
         raise CodecError(reason="the arbiter's values are no list of different texts")
     return tuple(values)
-
-
-def _rules(ctx: Context) -> RoundRules:
-    return RoundRules(elastic=elasticity_of(ctx), fraction_bits=0)

@@ -44,6 +44,7 @@ from fedflow.components.horizontal.rounds import (
     Total,
     fewest,
     history_with,
+    least_members,
 )
 from fedflow.components.horizontal.sums import PlainSum, SecureSum, Sum, decoded, plan_of
 from fedflow.components.secure_aggregation.plan import SumPlan
@@ -232,7 +233,9 @@ class Aggregator:
                 self._send([site], self._last_start())
 
     def _take_answer(self, site: Site, answer: SumReply, now_s: float) -> None:
-        if self._sum is None or not self._collects(site) or site.key in self._sum.lost:
+        if answer.serial > self._serial:
+            self._ban(site, "it answers a round that has not begun", now_s)
+        elif self._sum is None or not self._collects(site) or site.key in self._sum.lost:
             self._send([site], Recall(serial=self._serial))
         elif answer.serial == self._serial:
             try:
@@ -327,8 +330,7 @@ class Aggregator:
 
     @property
     def _least(self) -> int:
-        elastic = self._rules.elastic
-        return len(self._sites) if elastic is None else max(2, elastic.min_parties)
+        return least_members(self._rules, len(self._sites))
 
     # --- what follows -----------------------------------------------------------------------------
 
@@ -434,7 +436,8 @@ class Aggregator:
         if self._rules.secure:
             self._sum = SecureSum(self._plan, threads=self._threads)
         else:
-            self._sum = PlainSum(self._plan, keeps=self._combiner.needs_singles)
+            keeps = self._combiner.needs_singles
+            self._sum = PlainSum(self._plan, rows=self._rows, keeps=keeps)
         self._enter(RoundPhase.COLLECT, now_s)
         self._send(members, start)
 

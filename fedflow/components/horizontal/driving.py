@@ -25,6 +25,7 @@ from fedflow.components.horizontal.rounds import (
     RoundRules,
     RoundState,
     Worker,
+    least_members,
 )
 from fedflow.components.secure_aggregation.signatures import signatures_of
 from fedflow.components.training.measures import record_seconds
@@ -47,6 +48,17 @@ def elasticity_of(ctx: Context) -> Elasticity | None:
         round_deadline_s=given.round_deadline_s,
         last_call_s=given.last_call_s,
         rejoin=given.rejoin,
+    )
+
+
+def rules_of(ctx: Context, *, secure: bool = True, fraction_bits: int = 24) -> RoundRules:
+    """Return the rules of a run's rounds, by the job and the parameter `aggregator_may_lie`."""
+    signed: bool = ctx.params.aggregator_may_lie
+    return RoundRules(
+        elastic=elasticity_of(ctx),
+        secure=secure,
+        signed=secure and signed,
+        fraction_bits=fraction_bits,
     )
 
 
@@ -125,10 +137,12 @@ def run_member(
     rules: RoundRules,
     state: RoundState | None = None,
     aggregator: Site | None = None,
+    members: Sequence[Site] = (),
 ) -> RoundState:
     """Take part in the rounds until they end, and return the last state.
 
     Args:
+        members: that may contribute; by default guest and hosts.
         state: of a checkpoint, from which training goes on if nobody has a later one.
         aggregator: by default the arbiter.
 
@@ -137,6 +151,7 @@ def run_member(
     """
     leader = aggregator or ctx.only(Role.ARBITER)
     elastic = rules.elastic
+    sites = tuple(members) or members_of(ctx)
     machine = membering.RoundMember(
         worker.newcomer,
         membering.MemberSettings(
@@ -144,6 +159,8 @@ def run_member(
             aggregator=leader,
             session=_session(ctx),
             secure=rules.secure,
+            members=sites,
+            least=least_members(rules, len(sites)),
             launch=_launch(ctx),
             silence_s=None if elastic is None else elastic.round_deadline_s,
             signatures=signatures_of(ctx) if rules.signed else None,

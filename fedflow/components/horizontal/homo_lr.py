@@ -11,7 +11,7 @@ import numpy as np
 
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.horizontal.driving import (
-    elasticity_of,
+    rules_of,
     run_aggregator,
     run_member,
     without_elasticity,
@@ -98,8 +98,7 @@ class HomoLR:
         params: HomoLRParams = ctx.params
         if "train_data" not in ctx.inputs.data:
             return _predict(ctx)
-        secure, signed = params.secure_aggregate, params.aggregator_may_lie
-        rules = RoundRules(elastic=elasticity_of(ctx), secure=secure, signed=secure and signed)
+        rules = rules_of(ctx, secure=params.secure_aggregate)
         if not params.cv_param.need_cv:
             return _fit(ctx, rules)
         alone = without_elasticity(ctx, rules)

@@ -44,7 +44,9 @@ class HomoLRParams(LinearParams, frozen=True, kw_only=True):
     aggregate_iters: Positive = 1  #: epochs of a round
     early_stop: str = "diff"  #: `diff` and `abs` as above; with `weight_diff` training never stops
     secure_aggregate: Flag = True  #: fedflow's own; false: the arbiter sees each party's weights
-    aggregator_may_lie: Flag = False  #: fedflow's own; keys are signed, by TLS; over 2/3 must stay
+    #: fedflow's own; keys are signed with the certificates of TLS; over 2/3 of a round's parties
+    #: must stay to its end
+    aggregator_may_lie: Flag = False
     strategy: StrategyParam = field(default_factory=StrategyParam)  #: table below
     dp_param: DpParam = field(default_factory=DpParam)  #: table below
     #: fedflow's own: the model is that of the round with the least loss, of `validate_data` if

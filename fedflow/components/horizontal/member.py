@@ -30,6 +30,7 @@ from fedflow.components.horizontal.messages import (
 )
 from fedflow.components.horizontal.rounds import FIRST_JOIN_S, Newcomer, RoundState
 from fedflow.components.horizontal.sums import SecureMember, encoded, plan_of
+from fedflow.components.secure_aggregation.messages import AGGREGATOR
 from fedflow.components.secure_aggregation.plan import SumPlan
 from fedflow.components.secure_aggregation.signatures import Signatures
 from fedflow.sdk import DishonestParty, PeerFailed, RefusedByAggregator, Site, TooFewMembers
@@ -71,6 +72,8 @@ class MemberSettings:
     aggregator: Site
     session: str  #: of no other run's rounds
     secure: bool  #: this party's own setting; it takes part in no round of the other kind
+    members: tuple[Site, ...] = ()  #: that may take part, this one too; empty: whoever is named
+    least: int = 2  #: members of a round, at the beginning and to the end
     launch: int = 0
     silence_s: float | None = None  #: of the aggregator, then `ready` is said again; None: never
     signatures: Signatures | None = None  #: of a run whose rounds are signed
@@ -91,6 +94,8 @@ class RoundMember:
         self._aggregator = settings.aggregator
         self._session = settings.session
         self._secure = settings.secure
+        self._may_take_part = frozenset(site.key for site in settings.members)
+        self._least = settings.least
         self._signatures = settings.signatures
         self._threads = settings.threads
         self._launch = settings.launch
@@ -207,8 +212,8 @@ class RoundMember:
         if state.ended:
             self._say_ready()
             return
-        if self._me.key not in start.members:
-            raise self._dishonest("it begins a round without this member, and tells it")
+        if (reason := self._wrong_members(start)) is not None:
+            raise self._dishonest(reason)
         if start.secure != self._secure:
             kind = "with" if start.secure else "without"
             raise self._dishonest(f"its sums are {kind} masks, this party's parameters differ")
@@ -233,6 +238,20 @@ class RoundMember:
             self._tried(masking.keys)
         else:
             self._begin_work(state)
+
+    def _wrong_members(self, start: RoundStart) -> str | None:
+        """Return why nobody may contribute to a round of these members, None if all may.
+
+        Who chooses the members chooses whose sum is opened: not its own, and not of too few.
+        """
+        named = frozenset(start.members)
+        if self._me.key not in named:
+            return "it begins a round without this member, and tells it"
+        if self._may_take_part and (strangers := sorted(named - self._may_take_part)):
+            return f"it names {strangers[0]} as a member, which has no rows"
+        if min(len(named), start.least) < min(self._least, len(self._may_take_part) or 2):
+            return f"it begins a round of {len(named)} members, of which {start.least} must stay"
+        return None
 
     def _take_question(self, question: Question) -> None:
         masking, state = self._masking, self.state
@@ -271,9 +290,9 @@ class RoundMember:
         except TooFewMembers:
             self._drop_round()
             self._say_ready()
-        except DishonestParty:
+        except DishonestParty as exc:
             self._drop_round()
-            raise
+            raise self._named(exc) from exc
 
     def _drop_round(self) -> None:
         self._start = self._plan = self._masking = self._asked = None
@@ -300,6 +319,14 @@ class RoundMember:
     def _dishonest(self, reason: str) -> DishonestParty:
         number = self.state.round if self.state else 0
         return DishonestParty(party=str(self._aggregator), round=number, reason=reason)
+
+    def _named(self, error: DishonestParty) -> DishonestParty:
+        """Return what a sum found, with the party and the round as people know them."""
+        party, reason = str(error.fields["party"]), str(error.fields["reason"])
+        if party == AGGREGATOR:
+            return self._dishonest(reason)
+        number = self.state.round if self.state else 0
+        return DishonestParty(party=str(Site.from_key(party)), round=number, reason=reason)
 
     def _taken(self, now_s: float) -> list[Action]:
         if self._silence_s is not None:

@@ -203,6 +203,11 @@ def threshold(members: int) -> int:
     return max(2, members // 2 + 1) if members > 1 else 1
 
 
+def least_members(rules: RoundRules, sites: int) -> int:
+    """Return how many of `sites` that may take part a round begins with, at least."""
+    return sites if rules.elastic is None else max(2, rules.elastic.min_parties)
+
+
 def fewest(rules: RoundRules, members: int) -> int:
     """Return how many of `members` a round needs to the end."""
     if rules.elastic is None:

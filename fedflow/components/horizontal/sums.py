@@ -6,7 +6,7 @@ the sum is exact, and the same with masks and without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,8 +86,10 @@ class PlainSum:
     A contribution that cannot be one is refused by name.
     """
 
-    def __init__(self, plan: SumPlan, *, keeps: bool) -> None:
+    def __init__(self, plan: SumPlan, *, rows: Mapping[str, int], keeps: bool) -> None:
+        """`rows` are those that each member said it has."""
         self._plan = plan
+        self._rows = rows
         self._keeps = keeps
         self._arrived: list[str] = []
         self._closed = False
@@ -137,6 +139,9 @@ class PlainSum:
         most = (1 << 62) // len(self._plan.members)
         if vector.size and (int(vector.max()) > most or int(vector.min()) < -most):
             raise self._mistake(member, "its vector has a number out of range")
+        if int(vector[-1]) != self._rows[member]:
+            reason = f"it contributes {vector[-1]} rows, and said {self._rows[member]}"
+            raise self._mistake(member, reason)
         self._arrived.append(member)
         self._total += vector
         if self._keeps:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.horizontal.driving import elasticity_of, run_aggregator, run_member
+from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
 from fedflow.components.horizontal.rounds import RoundRules, RoundState
 from fedflow.components.nn.folder import made, own_class
 from fedflow.components.nn.params import HomoNNParams
@@ -380,7 +380,7 @@ def _folder(ctx: Context) -> Path | None:
 
 def _rules(ctx: Context) -> RoundRules:
     secure = ctx.params.trainer.fedavg.secure_aggregate
-    return RoundRules(elastic=elasticity_of(ctx), secure=secure)
+    return rules_of(ctx, secure=secure)
 
 
 def _due(every: int | None, epochs: int, step: int) -> bool:

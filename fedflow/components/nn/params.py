@@ -164,6 +164,9 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
     nn_define: dict[str, Any] | None = None
     loss: dict[str, Any] | None = None  #: {"loss_fn": "BCELoss"}; needed to train
     optimizer: dict[str, Any] | None = None  #: {"optimizer": "Adam", "lr": 0.01}; needed to train
+    #: fedflow's own; keys are signed with the certificates of TLS; over 2/3 of a round's parties
+    #: must stay to its end
+    aggregator_may_lie: Flag = False
     ds_config: Any = None  #: must be null: there is no deepspeed
     server_init: Flag = False  #: must be false: first weights come of `torch_seed`
 
@@ -204,6 +207,8 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
 
     def doubts(self) -> Iterable[Doubt]:
         yield from self.trainer.fedavg.doubts()
+        if not self.trainer.fedavg.secure_aggregate and self.aggregator_may_lie:
+            yield Doubt("aggregator_may_lie", "has no effect without secure_aggregate", "Unused")
 
     def check_run(self, run: PlannedRun) -> None:
         if "train_data" not in run.data_ports:

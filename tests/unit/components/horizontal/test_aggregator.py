@@ -19,7 +19,7 @@ from fedflow.components.horizontal.messages import (
     written,
 )
 from fedflow.components.horizontal.rounds import Elasticity, RoundRules
-from fedflow.sdk import BadData, DishonestParty, PeerFailed, Role, RoundsFailed, Site
+from fedflow.sdk import BadData, DishonestParty, PeerFailed, Role, Site
 from tests.unit.components.horizontal.mean_rounds import Mean
 
 MEMBERS = [Site(Role.GUEST, "1"), Site(Role.HOST, "2"), Site(Role.HOST, "3")]
@@ -82,13 +82,18 @@ def test_a_member_that_contributes_twice_is_left_out() -> None:
     assert messages(actions, Rejected)[0][0] == (MEMBERS[0],)
 
 
-def test_other_rows_than_announced_give_the_round_up() -> None:
+def test_other_rows_than_announced_name_their_sender() -> None:
     machine, start = begun(elastic=None)
-    for site in MEMBERS[:2]:
-        machine.received(site, SumReply(serial=start.serial, body=vector(start)), 1.0)
     lie = SumReply(serial=start.serial, body=vector(start, rows=100))
-    with pytest.raises(RoundsFailed, match="102 rows in the sum, 3 were announced"):
+    with pytest.raises(DishonestParty, match=r"host 3 .*it contributes 100 rows, and said 1"):
         machine.received(MEMBERS[2], lie, 1.0)
+
+
+def test_an_answer_to_a_round_that_has_not_begun_names_its_sender() -> None:
+    machine, start = begun(elastic=None)
+    early = SumReply(serial=start.serial + 1, body=vector(start))
+    with pytest.raises(DishonestParty, match=r"host 3 .*a round that has not begun"):
+        machine.received(MEMBERS[2], early, 1.0)
 
 
 def test_an_answer_of_an_earlier_round_is_not_counted() -> None:
