@@ -16,6 +16,7 @@ from fedflow.components.horizontal.driving import (
     run_member,
     without_elasticity,
 )
+from fedflow.components.horizontal.labels import warn_of_missing
 from fedflow.components.horizontal.local_sgd import LocalTraining
 from fedflow.components.horizontal.lr_params import FAMILY, HomoLRParams
 from fedflow.components.horizontal.lr_rounds import (
@@ -25,6 +26,7 @@ from fedflow.components.horizontal.lr_rounds import (
     first_state,
 )
 from fedflow.components.horizontal.packing import Floats
+from fedflow.components.horizontal.privacy import record_budget
 from fedflow.components.horizontal.rounds import HISTORY, Newcomer, RoundRules, RoundState
 from fedflow.components.linear.party_weights import FittedWeights, TrainingProgress
 from fedflow.components.linear.stored import LinearModel, Trained
@@ -140,7 +142,7 @@ def _lead(ctx: Context, rules: RoundRules) -> Outputs:
     }
     if "epsilon" in notes:
         summary["epsilon"] = notes["epsilon"]
-        _record_budget(ctx, state)
+        record_budget(ctx, state.round - 1, notes["epsilon"])
     return Outputs(summary=summary)
 
 
@@ -149,16 +151,6 @@ def _by_model(losses: Sequence[Sequence[float | None]]) -> Any:
     if not losses or len(losses[0]) == 1:
         return [one[0] for one in losses]
     return [[one[k] for one in losses if one[k] is not None] for k in range(len(losses[0]))]
-
-
-def _record_budget(ctx: Context, state: RoundState) -> None:
-    ctx.tracker.metric(
-        "train",
-        "epsilon",
-        metric_type="LOSS",
-        points=[(state.round - 1, state.notes["epsilon"])],
-        meta={"name": "epsilon", "metric_type": "LOSS", "unit_name": "aggregate_round"},
-    )
 
 
 def _record_loss(ctx: Context, number: int, loss: float, *, unit: str) -> None:
@@ -273,6 +265,7 @@ class _Party:
 
     def _targets_for(self, classes: Sequence[Any]) -> None:
         self._classes = classes
+        warn_of_missing(self._ctx, self.worker.newcomer.about["classes"], classes)
         positives = classes if len(classes) > 2 else classes[1:]
         for part in self._parts:
             if part.data.labels is not None:

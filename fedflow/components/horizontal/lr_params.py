@@ -10,7 +10,7 @@ import msgspec
 from msgspec import field
 
 from fedflow.components.horizontal.privacy import DpParam
-from fedflow.components.horizontal.strategies import StrategyParam
+from fedflow.components.horizontal.strategies import StrategyParam, check_strategy
 from fedflow.components.linear.families import LOGISTIC, Family
 from fedflow.components.linear.params import LinearParams, SqnParam
 from fedflow.components.training.params import EARLY_STOPPING, EncryptParam, Positive, one_of
@@ -66,14 +66,7 @@ class HomoLRParams(LinearParams, frozen=True, kw_only=True):
         one_of("multi_class", self.multi_class, ("ovr",))
         if self.stepwise_param.need_stepwise:
             raise ValueError("stepwise_param.need_stepwise: not offered for horizontal models")
-        robust = self.strategy.name.lower() in {"trimmed_mean", "krum"}
-        if robust and self.secure_aggregate:
-            raise ValueError(
-                f"strategy.name: {self.strategy.name} looks at each party's weights; with it"
-                " secure_aggregate must be false, and the arbiter sees them"
-            )
-        if robust and self.dp_param.need_dp:
-            raise ValueError("dp_param.need_dp: needs sums, and the strategy looks at each party")
+        check_strategy(self.strategy, self.dp_param, secure=self.secure_aggregate)
 
     def doubts(self) -> Iterable[Doubt]:
         yield from super().doubts()

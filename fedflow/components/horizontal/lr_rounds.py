@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflow.components.horizontal.best import follow_best
+from fedflow.components.horizontal.labels import common_classes
 from fedflow.components.horizontal.local_sgd import LocalTraining, fits_intercept, log_odds
 from fedflow.components.horizontal.lr_params import HomoLRParams
 from fedflow.components.horizontal.packing import Floats, Layout
@@ -25,7 +27,6 @@ from fedflow.components.horizontal.privacy import private, spent
 from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total, means, weighted
 from fedflow.components.horizontal.strategies import Strategy, strategy_of
 from fedflow.components.linear.optimizer import initial_weights
-from fedflow.components.training.one_vs_rest import MAX_CLASSES
 from fedflow.components.training.plan import Plan
 from fedflow.sdk import BadData, CodecError, Diverged, GroupDiffers, Role, Site
 from fedflow.sdk.decoding import read_as
@@ -157,7 +158,7 @@ class Averaging:
         """Return the first weights.
 
         Raises: BadData: a member has no possible number of columns.
-            GroupDiffers: columns or models of members differ; the guest's are the right ones.
+            GroupDiffers: columns, models or labels differ; the guest's are the right ones.
         """
         first_site, first = min(newcomers.items(), key=lambda item: item[0].role is not Role.GUEST)
         for site, one in newcomers.items():
@@ -170,7 +171,7 @@ class Averaging:
                         value=_told(one, name),
                         other=_told(first, name),
                     )
-        classes = _all_classes(newcomers)
+        classes = common_classes(newcomers)
         count = first.about.get("count")
         if type(count) is not int or not 1 <= count <= MOST_COLUMNS:
             raise BadData(where=f"{first_site}'s data", reason="has no possible number of columns")
@@ -259,16 +260,17 @@ class Averaging:
         if "best" not in state.arrays:
             return False
         known = [loss for loss in losses if loss is not None]
-        measured = validated if validated is not None else math.fsum(known)
-        best = notes["best_loss"]
-        arrays["best"] = state.arrays["best"]
-        if best is None or measured < best:
-            notes["best_loss"], notes["best_round"] = measured, state.round - 1
-            arrays["best"] = state.arrays["weights"]
-            return False
         patience = self._plan.patience
-        waited = state.round - 1 - notes["best_round"]
-        return patience is not None and waited >= patience * (self._plan.every or 1)
+        kept, told, stops = follow_best(
+            state,
+            current={"best": state.arrays["weights"]},
+            measured=validated if validated is not None else math.fsum(known),
+            number=state.round - 1,
+            patience=None if patience is None else patience * (self._plan.every or 1),
+        )
+        arrays |= kept
+        notes |= told
+        return stops
 
     def _spent(self, state: RoundState, total: Total) -> float:
         return spent(state.round + 1, self._params.dp_param, members=len(total.counted))
@@ -352,20 +354,3 @@ class Contributing:
 def _rows_for(classes: Sequence[Any]) -> int:
     """Return how many models there are."""
     return len(classes) if len(classes) > 2 else 1
-
-
-def _all_classes(newcomers: Mapping[Site, Newcomer]) -> list[Any]:
-    """Return the classes of all members, sorted. Raises: BadData."""
-    found: set[Any] = set()
-    for site, one in newcomers.items():
-        classes = one.about.get("classes")
-        if not isinstance(classes, list) or len(classes) > MAX_CLASSES:
-            raise BadData(where=f"{site}'s data", reason="has no possible classes")
-        if not all(type(label) in {int, float, str, bool} for label in classes):
-            raise BadData(where=f"{site}'s data", reason="has no possible classes")
-        found.update(classes)
-    if len({type(one) for one in found}) > 1:
-        raise BadData(where="labels", reason="they are of different types at different parties")
-    if len(found) < 2:
-        raise BadData(where="labels", reason="all parties have one and the same class")
-    return sorted(found)

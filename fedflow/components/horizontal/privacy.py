@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fedflow.components.horizontal.packing import Floats
-from fedflow.sdk import Params
+from fedflow.sdk import Context, ExtraMissing, Params
 from fedflow.sdk.crypto import random_uniform
 
 
@@ -54,15 +54,29 @@ def private(before: Floats, after: Floats, param: DpParam, *, members: int) -> F
 def spent(rounds: int, param: DpParam, *, members: int) -> float:
     """Return epsilon after so many rounds, to one of the members, who knows its part of the noise.
 
-    Raises: ImportError: the extra `dp` is not installed.
+    Raises: ExtraMissing: the extra `dp` is not installed.
     """
-    from dp_accounting.dp_event import GaussianDpEvent
-    from dp_accounting.rdp import RdpAccountant
+    try:
+        from dp_accounting.dp_event import GaussianDpEvent
+        from dp_accounting.rdp import RdpAccountant
+    except ImportError as exc:
+        raise ExtraMissing(what="dp_param", package="dp-accounting (extra dp)") from exc
 
     seen = param.noise_multiplier * math.sqrt((members - 1) / members)
     accountant = RdpAccountant()
     accountant.compose(GaussianDpEvent(seen), rounds)
     return float(accountant.get_epsilon(param.delta))
+
+
+def record_budget(ctx: Context, number: int, epsilon: float) -> None:
+    """Show the budget spent after round `number`, from 0."""
+    ctx.tracker.metric(
+        "train",
+        "epsilon",
+        metric_type="LOSS",
+        points=[(number, epsilon)],
+        meta={"name": "epsilon", "metric_type": "LOSS", "unit_name": "aggregate_round"},
+    )
 
 
 def _gaussian(shape: tuple[int, ...]) -> Floats:

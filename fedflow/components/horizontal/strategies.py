@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import field
 
 from fedflow.components.horizontal.packing import Floats
+from fedflow.components.horizontal.privacy import DpParam
 from fedflow.sdk import BadParameter, Params
 
 GROUP: Final = "fedflow.strategies"
@@ -79,6 +80,19 @@ class Strategy(Protocol):
             mean: of the members' weights after it, by rows.
             singles: each member's weights, in the order of sites; empty unless `needs_singles`.
         """
+
+
+def check_strategy(param: StrategyParam, dp: DpParam, *, secure: bool) -> None:
+    """Do nothing if what the strategy needs is there. Raises: ValueError."""
+    if param.name.lower() not in {"trimmed_mean", "krum"}:
+        return
+    if secure:
+        raise ValueError(
+            f"strategy.name: {param.name} looks at each party's weights; with it"
+            " secure_aggregate must be false, and the arbiter sees them"
+        )
+    if dp.need_dp:
+        raise ValueError("dp_param.need_dp: needs sums, and the strategy looks at each party")
 
 
 def strategy_of(param: StrategyParam) -> Strategy:

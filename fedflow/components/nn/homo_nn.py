@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
-from fedflow.components.horizontal.rounds import RoundRules, RoundState
+from fedflow.components.horizontal.labels import CLASSES, warn_of_missing
+from fedflow.components.horizontal.privacy import record_budget
+from fedflow.components.horizontal.rounds import HISTORY, RoundRules, RoundState
+from fedflow.components.horizontal.strategies import strategy_of
 from fedflow.components.nn.folder import made, own_class
 from fedflow.components.nn.params import HomoNNParams
 from fedflow.components.nn.predicting import Scored, meant, measure, read_targets, write_scored
@@ -34,6 +37,7 @@ from fedflow.components.nn.stored import (
 )
 from fedflow.components.samples.agreement import digest_of
 from fedflow.components.samples.decoding import Instances, read_instances
+from fedflow.components.samples.labels import read_labels
 from fedflow.components.training.measures import record_loss, record_start
 from fedflow.components.training.plan import save_step
 from fedflow.sdk import (
@@ -80,10 +84,15 @@ class HomoNN:
     data sets and trainers are classes in the folder `executor.nn_folder` of its server, see
     `nn/folder.py`. A party without it refuses a conf that names one.
 
+    `strategy` and `dp_param` are HomoLR's, see docs/horizontal.md. With `keep_best` or
+    `early_stopping_rounds` each round measures the network before it, by the loss of the
+    `validate_data` of all parties.
+
     Model: `HomoNNMeta`, `HomoNNParam` (`model_bytes`: arrays, no pickle). Summary: `loss_history`,
-    `best_epoch`, `need_stop`, `metrics_summary`. Metrics: `train` / `loss`, the mean of all;
-    `train` or `validate` / `iteration_<n>` of the own rows with `validation_freqs`. Elastic: a lost
-    party is left out of a round, and joins the next one after its return.
+    `best_epoch`, `need_stop`, `metrics_summary`, `rounds`, `validated`, `epsilon`. Metrics: `train`
+    / `loss`, the mean of all; `train` or `validate` / `iteration_<n>` of the own rows with
+    `validation_freqs`; `train` / `epsilon`. Elastic: a lost party is left out of a round, and joins
+    the next one after its return.
 
     Unlike FATE: the last round may have fewer epochs, so no epoch is without aggregation.
     Convergence is of the mean loss. There are no CUDA, deepspeed and `server_init`.
@@ -113,10 +122,24 @@ def _lead(ctx: Context) -> Outputs:
         for number in range(recorded, len(losses)):
             record_loss(ctx, number, losses[number])
         recorded = len(losses)
+        if "epsilon" in state.notes:
+            record_budget(ctx, state.round - 2, state.notes["epsilon"])
         ctx.tracker.progress(min(1.0, state.round / (params.trainer.fedavg.rounds + 1)))
 
-    run_aggregator(ctx, AveragingCombiner(show), rules=_rules(ctx))
-    return Outputs()
+    combiner = AveragingCombiner(show, strategy=params.strategy, dp_param=params.dp_param)
+    if combiner.needs_singles:
+        ctx.log.warning("the strategy looks at each party's weights: they are not masked")
+    state = run_aggregator(ctx, combiner, rules=_rules(ctx))
+    return Outputs(summary=_told(state))
+
+
+def _told(state: RoundState) -> dict[str, Any]:
+    """Return what summaries have of the rounds at all sites."""
+    told = {"loss_history": losses_in(state), "rounds": state.notes.get(HISTORY, [])}
+    for name in ("epsilon", "validated"):
+        if state.notes.get(name):
+            told[name] = state.notes[name]
+    return told
 
 
 def _predict(ctx: Context) -> Outputs:
@@ -184,6 +207,8 @@ class _Run:
             self._sets.append(self._rows("validate", task, header, "validate_data", "eval_data"))
         self._learner = _learner(ctx, stored, self._params)
         self._plan = self._planned()
+        self._labels = self._own_labels()
+        self._knows_classes = False
         self._recorded = 0
         self._saved = -1  #: round of the last checkpoint
         self._measures: dict[str, dict[str, list[float]]] = {}
@@ -194,7 +219,9 @@ class _Run:
         record_start(ctx, self._begun)
         member = AveragingMember(
             self._plan,
-            rows=self._sets[0].data.rows,
+            rows=1 if self._params.dp_param.need_dp else self._sets[0].data.rows,
+            classes=self._labels,
+            validate=self._validate,
             first=lambda: averaged(self._learner.states),
             train=self._train,
             took=self._took,
@@ -206,13 +233,15 @@ class _Run:
         self._load(state)
         network = self._network(state)
         best = best_epoch(losses, begun=self._begun, every=self._plan.every)
+        if self._plan.follows_best:
+            best = self._epochs(state.notes["best_round"] + 1) - 1
         scored = [rows.scored(self._learner) for rows in self._sets]
         return Outputs(
             data=(write_scored(ctx, scored, task=network.task),),
             model=network.to_model(self._params, best=best),
             summary={
+                **_told(state),
                 "best_epoch": best,
-                "loss_history": losses,
                 "need_stop": network.converged,
                 "metrics_summary": self._measures,
             },
@@ -229,11 +258,30 @@ class _Run:
             batch_size=given.batch_size,
             shuffle=given.shuffle,
             round_=round_,
+            proximal=strategy_of(self._params.strategy).proximal,
         )
         return averaged(self._learner.states), loss
 
+    def _own_labels(self) -> list[Any]:
+        """Return the labels of the own rows; none if they are numbers, or of an own data set."""
+        if self._params.task == "regression" or self._params.dataset.own is not None:
+            return []
+        table = self._sets[0].data.table
+        return sorted(read_labels(table, needed_by="training").unique().to_pylist())
+
+    def _validate(self, means: Mapping[str, Floats]) -> tuple[int, float]:
+        """Return the validation rows, and their mean loss by these numbers."""
+        rows = next((r for r in self._sets[1:] if r.examples.labels is not None), None)
+        if rows is None:
+            return 0, 0.0
+        self._take(means)
+        return len(rows.examples.features), self._learner.loss_of(rows.examples)
+
     def _took(self, state: RoundState) -> None:
         """Record what a state says, measure it and store a checkpoint if it is time."""
+        if not self._knows_classes:
+            self._knows_classes = True
+            warn_of_missing(self._ctx, self._labels, state.notes.get(CLASSES, ()))
         losses = losses_in(state)
         for number in range(self._recorded, len(losses)):
             record_loss(self._ctx, self._epochs(number + 1) - 1, losses[number])
@@ -302,7 +350,10 @@ class _Run:
     def _planned(self) -> TrainingPlan:
         params, given = self._params, self._given
         about = [params.nn_define, params.loss, params.optimizer, params.torch_seed]
-        states = self._learner.states
+        states, learnt = self._learner.states, self._learner.learnt
+        if params.dp_param.need_dp and set(learnt) != set(states):
+            reason = "the network has numbers that are not trained, which would have no noise"
+            raise BadParameter(path="dp_param.need_dp", reason=reason)
         return TrainingPlan(
             shapes={name: list(array.shape) for name, array in states.items()},
             definition=hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest(),
@@ -311,7 +362,12 @@ class _Run:
             begun=self._begun,
             every=given.every,
             epochs=given.epochs,
-            weighted=given.weighted_aggregation,
+            weighted=given.weighted_aggregation and not params.dp_param.need_dp,
+            learnt=learnt,
+            strategy=params.strategy,
+            dp_param=params.dp_param,
+            follows_best=params.follows_best,
+            patience=params.early_stopping_rounds,
             early_stop=given.early_stop and given.early_stop.lower(),
             tol=given.tol,
         )

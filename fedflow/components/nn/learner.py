@@ -87,6 +87,11 @@ class NetworkLearner:
         """Return copies of weights and other numbers by name."""
         return {n: t.detach().numpy().copy() for n, t in self.network.state_dict().items()}
 
+    @property
+    def learnt(self) -> list[str]:
+        """Return the names of the arrays that are trained; others count or average rows."""
+        return [name for name, one in self.network.named_parameters() if one.requires_grad]
+
     def load(self, means: Mapping[str, Floats]) -> None:
         """Take numbers from a round. Raises: ValueError: they are not of this network."""
         self.restore(as_before(means, self.states))
@@ -101,12 +106,40 @@ class NetworkLearner:
         )
 
     def train(
-        self, examples: Examples, *, epochs: int, batch_size: int, shuffle: bool, round_: int
+        self,
+        examples: Examples,
+        *,
+        epochs: int,
+        batch_size: int,
+        shuffle: bool,
+        round_: int,
+        proximal: float = 0.0,
     ) -> float:
         """Train for some epochs, and return the mean loss of the last one.
 
+        `proximal` times the distance from the weights at the beginning is added to each gradient
+        (FedProx), whatever the trainer does.
+
         Raises: Diverged: a loss is not finite. BadData: outputs and labels do not fit.
         """
+        if not proximal:
+            return self._train(examples, epochs, batch_size, shuffle=shuffle, round_=round_)
+        anchors = [(p, p.detach().clone()) for p in self.network.parameters()]
+
+        def hold(*_: Any) -> None:
+            for parameter, anchor in anchors:
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach() - anchor, alpha=proximal)
+
+        hook = self._optimizer.register_step_pre_hook(hold)
+        try:
+            return self._train(examples, epochs, batch_size, shuffle=shuffle, round_=round_)
+        finally:
+            hook.remove()
+
+    def _train(
+        self, examples: Examples, epochs: int, batch_size: int, *, shuffle: bool, round_: int
+    ) -> float:
         loss = 0.0
         self.network.train()
         for _ in range(epochs):
@@ -119,6 +152,19 @@ class NetworkLearner:
             if not np.isfinite(loss):
                 raise Diverged(iteration=round_, reason=f"the loss is {loss}")
         return loss
+
+    def loss_of(self, examples: Examples) -> float:
+        """Return the mean loss of labelled rows. Raises: BadData: outputs and labels do not fit."""
+        self.network.eval()
+        total = 0.0
+        try:
+            with torch.inference_mode():
+                for features, labels in _batches(examples, SCORED_ROWS, generator=None):
+                    total += float(self._loss(self.network(features), labels)) * len(features)
+        except (RuntimeError, ValueError, IndexError, TypeError) as exc:
+            where = "the network's outputs and the labels"
+            raise BadData(where=where, reason=str(exc)[:500]) from exc
+        return total / max(1, len(examples.features))
 
     def scores(self, features: torch.Tensor) -> Floats:
         """Return the outputs: rows x outputs. Raises: BadData: the columns do not fit."""

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, field
 
+from fedflow.components.horizontal.privacy import DpParam
+from fedflow.components.horizontal.strategies import StrategyParam, check_strategy
 from fedflow.components.nn.definition import (
     BINARY_LOSSES,
     CLASS_LOSSES,
@@ -167,6 +169,14 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
     #: fedflow's own; keys are signed with the certificates of TLS; over 2/3 of a round's parties
     #: must stay to its end
     aggregator_may_lie: Flag = False
+    strategy: StrategyParam = field(default_factory=StrategyParam)  #: table below
+    dp_param: DpParam = field(default_factory=DpParam)  #: table below
+    #: fedflow's own: the network is that of the round with the least loss of all parties'
+    #: `validate_data`
+    keep_best: Flag = False
+    #: fedflow's own: rounds without a smaller loss of `validate_data` after which training stops,
+    #: with the network of the best round
+    early_stopping_rounds: Positive | None = None
     ds_config: Any = None  #: must be null: there is no deepspeed
     server_init: Flag = False  #: must be false: first weights come of `torch_seed`
 
@@ -186,6 +196,11 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
         return optimizer_of(self.optimizer)
 
     @property
+    def follows_best(self) -> bool:
+        """Tell whether the network of the best round is kept."""
+        return self.keep_best or self.early_stopping_rounds is not None
+
+    @property
     def task(self) -> str:
         """Return `binary`, `multi` or `regression`. Raises: ValueError: nothing tells."""
         return task_of(self.trainer.fedavg.task_type, self.loss)
@@ -197,6 +212,7 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
             raise ValueError("server_init: first weights come of torch_seed at every party")
         self.dataset.check()
         given = self.trainer.fedavg
+        check_strategy(self.strategy, self.dp_param, secure=given.secure_aggregate)
         if self.nn_define is not None:
             layers_of(self.nn_define)
         if self.optimizer is not None:
@@ -215,6 +231,9 @@ class HomoNNParams(Params, frozen=True, kw_only=True):
             return
         if len(run.sites_of(Role.ARBITER)) != 1:
             raise ValueError("role: one arbiter is needed, which adds up the models")
+        if self.follows_best and not {"validate_data", "eval_data"} & set(run.data_ports):
+            name = "keep_best" if self.keep_best else "early_stopping_rounds"
+            raise ValueError(f"{name}: needs validate_data")
         for name in ("nn_define", "loss", "optimizer"):
             if getattr(self, name) is None and not run.has_model:
                 raise ValueError(f"{name}: is needed to train")

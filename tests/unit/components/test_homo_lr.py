@@ -85,8 +85,28 @@ def test_a_class_that_one_party_lacks_is_trained_all_the_same(tmp_path: Path) ->
     rows = made(80, classes=3, seed=1)
     two = rows.filter(rows["y"].to_numpy() != 2)
     data = {GUEST: {"train_data": two}, HOST: {"train_data": made(80, classes=3, seed=2)}}
+    results = fit(tmp_path, data)
+    assert model_at(outputs_of(results), GUEST).param["classes"] == [0, 1, 2]
+    (warning,) = [one for one in results[GUEST].warnings if one.code == "LacksClasses"]
+    assert "guest 9999 has no rows with the label 2" in warning.message
+    assert not [one for one in results[HOST].warnings if one.code == "LacksClasses"]
+
+
+def test_parties_whose_labels_have_nothing_in_common_are_named(tmp_path: Path) -> None:
+    other = TWO[HOST]["train_data"]
+    moved = other.set_column(1, "y", [other["y"].to_numpy() + 7])
+    data = {GUEST: TWO[GUEST], HOST: {"train_data": moved}}
+    with pytest.raises(GroupDiffers, match=r"host .* differs from guest .* in the labels.* 7, 8"):
+        outputs_of(fit(tmp_path, data))
+
+
+def test_two_parties_with_one_class_each_train_together(tmp_path: Path) -> None:
+    data = {}
+    for site, label in ((GUEST, 0), (HOST, 1)):
+        rows = made(60, seed=label)
+        data[site] = {"train_data": rows.filter(rows["y"].to_numpy() == label)}
     found = outputs_of(fit(tmp_path, data))
-    assert model_at(found, GUEST).param["classes"] == [0, 1, 2]
+    assert model_at(found, GUEST).param["classes"] == [0, 1]
 
 
 def test_training_goes_on_from_a_model_by_max_iter_further_epochs(tmp_path: Path) -> None:
