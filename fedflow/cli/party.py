@@ -83,10 +83,11 @@ def trace(at: Session, job_id: str, is_on: bool | None, component: str | None) -
 
     Counts are always there; single values only while they are recorded. Contents never are.
     """
+    found = at.client.job_traces.of(job_id, component)
     if is_on is not None:
         at.client.job_traces.record(job_id, is_on=is_on)
-    found = at.client.job_traces.of(job_id, component)
-    at.out.result(found, lambda: _trace(at, found))
+        found = at.client.job_traces.of(job_id, component)
+    at.out.result(found, lambda: _trace(at, found, component))
 
 
 @command.command()
@@ -131,9 +132,12 @@ def _show(at: Session, found: PartyInfo, headline: str) -> None:
     )  # fmt: skip
 
 
-def _trace(at: Session, found: JobTrace) -> None:
+def _trace(at: Session, found: JobTrace, component: str | None) -> None:
+    if found.is_on:
+        at.out.note("Each value is being recorded.")
     if not found.sessions:
-        at.out.note("No task of the job exchanged values here since the server started.")
+        whose = f"task of {component}" if component else "task of the job"
+        at.out.note(f"No {whose} exchanged values here since the server started.")
         return
     at.out.table(
         ("component", "site", "peer", "sent", "bytes", "arrived", "bytes", "receives", "waited s",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from fedflow.app.ports.store import Store
 from fedflow.base.errors.jobs import JobNotFound
@@ -53,13 +54,8 @@ class Histories:
                 if not is_initiator and all(j.key.site != seen_by for j in own):
                     raise JobNotFound(job_id=job_id)
             dsl = own[0].dsl if own else scheduled.dsl if scheduled else {}
-            if component is not None and component not in dsl["components"]:
-                known = ", ".join(dsl["components"])
-                reason = Message(
-                    "the job has no component {component!r}, but {known}",
-                    component[:100], known[:1000],
-                )  # fmt: skip
-                raise BadRequest(reason=reason)
+            if component is not None:
+                check_component(component, dsl)
             # what the sites of this server report to it is known from their own half
             found = tx.events.find(
                 EventFilter(
@@ -80,6 +76,17 @@ class Histories:
             events=tuple(event_view(e) for e in page),
             next=page[-1].number if page else since,
             more=len(found) > limit,
+        )
+
+
+def check_component(component: str, dsl: Mapping[str, Any]) -> None:
+    """Do nothing if a job's DSL has a component. Raises: BadRequest: it has not; names them."""
+    if component not in dsl["components"]:
+        known = ", ".join(dsl["components"])[:1000]
+        raise BadRequest(
+            reason=Message(
+                "the job has no component {component!r}, but {known}", component[:100], known
+            )
         )
 
 

@@ -35,8 +35,10 @@ def test_counts_and_recorded_values_are_shown(shell):
 
 def test_a_trace_is_switched_on_and_off(shell):
     shell.answer("/v1/job/trace/record", data={"sessions": []})
-    shell.answer("/v1/job/trace/query", data={"sessions": []})
-    assert "No task of the job" in shell("party", "trace", "7", "--on").stdout
+    shell.answer("/v1/job/trace/query", data={"sessions": [], "is_on": True})
+    found = shell("party", "trace", "7", "--on")
+    assert "No task of the job" in found.stdout + found.stderr
+    assert "is being recorded" in found.stdout + found.stderr
     shell("party", "trace", "7", "--off")
     bodies = [json.loads(one.body) for one in shell.server.received if "record" in one.path]
     assert bodies == [{"job_id": "7", "is_on": True}, {"job_id": "7", "is_on": False}]

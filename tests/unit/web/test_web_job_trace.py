@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from fedflow.app.queries.job_traces import JobTraces
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeSessions
-from tests.unit.app.queries.test_deleting import JOB, World
+from tests.unit.app.queries.test_deleting import JOB, OTHER, World
 from tests.unit.web.applications import app_over
 
 
@@ -25,6 +25,7 @@ def sessions() -> FakeSessions:
 def client(tmp_path: Path, sessions: FakeSessions) -> FlaskClient:
     world = World(MemoryStore(), tmp_path)
     world.ran()
+    world.job(OTHER, dsl={"components": {"reader_0": {}, "lr_0": {}}})
     traces = JobTraces(store=world.store, sessions=sessions)
     return app_over(SimpleNamespace(job_traces=traces)).test_client()
 
@@ -41,7 +42,7 @@ def test_a_job_is_recorded_and_shown_whole_or_by_component(
     assert len(call(client, "record", job_id=JOB, is_on=True)["data"]["sessions"]) == 2
     call(client, "record", job_id=JOB, is_on=False)
     assert [event[:2] for event in sessions.events] == [("trace", JOB), ("do not trace", JOB)]
-    (found,) = call(client, "query", job_id=JOB, component_name="reader_0")["data"]["sessions"]
+    (found,) = call(client, "query", job_id=OTHER, component_name="reader_0")["data"]["sessions"]
     assert found["component"] == "reader_0"
 
 
@@ -54,3 +55,9 @@ def test_an_unknown_job_and_a_wrong_body_are_refused(
     assert call(client, what, **more)["retcode"] != 0
     assert call(client, "record", job_id=JOB, is_on="maybe")["retcode"] != 0
     assert sessions.events == []
+
+
+def test_an_unknown_component_is_refused_with_those_that_there_are(client: FlaskClient) -> None:
+    answer = call(client, "query", job_id=OTHER, component_name="lr_7")
+    assert answer["retcode"] == 101
+    assert "has no component 'lr_7', but reader_0, lr_0" in answer["retmsg"]
