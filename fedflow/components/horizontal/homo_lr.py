@@ -84,8 +84,8 @@ class HomoLR:
 
     Model: `HomoLogisticRegressionMeta`, `HomoLogisticRegressionParam`, with HeteroLR's fields;
     `rounds` in the meta says who took part in which. Metrics: `train` / `loss` of the own rows by
-    epoch, at the arbiter of all by round, and `train` / `participation`. Summary: HeteroLR's, and
-    `local_loss_history`, `rounds`.
+    epoch, at the arbiter of all by round; `train` / `loss_of_all` beside the own one; `train` /
+    `participation`. Summary: HeteroLR's, and `local_loss_history`, `rounds`.
 
     Unlike FATE: losses travel masked too. EarlyStopping works. L1 is a subgradient, and weights of
     rows count in the loss.
@@ -153,13 +153,18 @@ def _by_model(losses: Sequence[Sequence[float | None]]) -> Any:
     return [[one[k] for one in losses if one[k] is not None] for k in range(len(losses[0]))]
 
 
-def _record_loss(ctx: Context, number: int, loss: float, *, unit: str) -> None:
+def _record_loss(ctx: Context, number: int, loss: float, *, unit: str, name: str = "loss") -> None:
     ctx.tracker.metric(
         "train",
-        "loss",
+        name,
         metric_type="LOSS",
         points=[(number, loss)],
-        meta={"name": "train", "metric_type": "LOSS", "unit_name": unit, "curve_name": "loss"},
+        meta={
+            "name": "train",
+            "metric_type": "LOSS",
+            "unit_name": unit,
+            "curve_name": name.replace("_", " "),
+        },
     )
 
 
@@ -214,6 +219,7 @@ class _Party:
         self._trainings = {part.kind: _training(params, part.data) for part in parts}
         self._classes: Sequence[Any] = ()
         self.losses: Any = []
+        self._recorded = 0  # rounds whose loss of all parties is a metric
         self.measured: dict[str, dict[str, list[float]]] = {}
         own = sorted(read_labels(parts[0].data.table, needed_by="training").unique().to_pylist())
         columns = list(parts[0].data.columns)
@@ -284,6 +290,7 @@ class _Party:
         number = state.round - 1
         if number < 0:
             return
+        self._record_loss_of_all(state)
         history = state.notes.get(HISTORY, [])
         if history:
             last = history[-1]
@@ -297,6 +304,15 @@ class _Party:
             self._measure(state, number)
         if self._plan.saves_after(number):
             save_step(self._ctx, number, self._checkpoint(state))
+
+    def _record_loss_of_all(self, state: RoundState) -> None:
+        """Record the losses of all parties since the last state, at each round's first epoch."""
+        losses = state.notes["losses"]
+        for number in range(self._recorded, len(losses)):
+            if len(losses[number]) == 1 and losses[number][0] is not None:
+                epoch = number * self._params.aggregate_iters
+                _record_loss(self._ctx, epoch, losses[number][0], unit="epochs", name="loss_of_all")
+        self._recorded = len(losses)
 
     def _checkpoint(self, state: RoundState) -> Model:
         columns = self._parts[0].data.columns

@@ -207,6 +207,16 @@ def test_cross_validation_measures_every_fold_at_every_party(tmp_path: Path) -> 
     assert {"fold_0.validate_fold_0", "fold_2.train_fold_2"} <= names or names
 
 
+def test_every_party_shows_the_loss_of_all_beside_its_own(tmp_path: Path) -> None:
+    results = fit(tmp_path, TWO, max_iter=4, aggregate_iters=2)
+    losses = outputs_of(results)[ARBITER].summary["loss_history"]
+    for site in (GUEST, HOST):
+        shown = results[site].metrics["train", "loss_of_all"]
+        assert shown.points == [(0, losses[0]), (2, losses[1])]
+        assert shown.meta["curve_name"] == "loss of all"
+        assert [epoch for epoch, _ in results[site].metrics["train", "loss"].points] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam", "adagrad", "nesterov_momentum_sgd"])
 def test_the_loss_falls_with_every_optimizer(tmp_path: Path, optimizer: str) -> None:
     found = outputs_of(
