@@ -20,6 +20,8 @@ import pytest
 import requests
 
 from fedflow.domain.site import Site
+from fedflow.elastic import stored
+from fedflow.elastic.state import Membership, Presence, State, state_to_bytes
 from tests.e2e.board_crawl import CALL_S, Answer, Crawl, crawl, text_of
 from tests.e2e.jobs import NAMES
 from tests.e2e.pipelines import Step, pipeline
@@ -38,6 +40,8 @@ from tests.e2e.servers import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LABEL: Final = "bought_by_guest_only"
+GUESTS_RUN: Final = "guests-own-run"
+HOSTS_RUN: Final = "hosts-own-run"
 GUESTS: Final = re.compile(r"(?<![\d.])27,?1[6-9]\d\.\d|gcolumn_\d|" + LABEL)
 HOSTS: Final = re.compile(r"(?<![\d.])31,?4[0-2]\d\.\d|hcolumn_\d")
 BOTH: Final = re.compile(f"{GUESTS.pattern}|{HOSTS.pattern}")
@@ -106,7 +110,7 @@ STEPS: Final = {
     ),
     "evaluation_0": Step(module="Evaluation", data={"data": ["hetero_lr_0.data"]}),
 }
-PAGES: Final = ("", "/timeline", "/events", "/logs", "/definition")
+PAGES: Final = ("", "/timeline", "/events", "/logs", "/trace", "/definition")
 HEADERS: Final = ("Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options")
 
 
@@ -147,7 +151,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with two_parties(folder) as pair:
         for party, name in ((pair.guest, GUEST_ID), (pair.host, HOST_ID)):
             assert party.upload(files[name], NAMES[name], drop=True).succeeded
+        for party, name in ((pair.guest, GUESTS_RUN), (pair.host, HOSTS_RUN)):
+            member = Presence(membership=Membership.PARTICIPANT, heartbeat_ms=1, rank=0)
+            whole = State(round=0, size=1, members={f"{name}_0_0": member})
+            state = stored.text_of(state_to_bytes(whole))
+            assert party.post("/v1/rendezvous/write", {"run_id": name, "state": state})["data"]
         job_id = pair.guest.client.submit(*pipeline(STEPS, arbiter=True)).job_id
+        for party in pair.all:
+            party.client.job_traces.record(job_id, is_on=True)
         ends = pair.ends(job_id, within_s=240)
         assert set(ends.values()) == {"success"}, (ends, pair.guest.client.job(job_id))
         yield World(
@@ -160,9 +171,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def starts(job_id: str, site: Site) -> list[str]:
-    """Return where a crawl begins: the start page, and the pages of a site's share."""
+    """Return where a crawl begins: pages of the server, and those of a site's share."""
     share = f"/board/jobs/{job_id}/{site.role.value}/{site.party_id}"
-    return ["/board/", *(f"{share}{page}" for page in PAGES)]
+    return ["/board/", "/board/rendezvous", *(f"{share}{page}" for page in PAGES)]
 
 
 def leaks(answers: list[Answer], secrets: re.Pattern[str]) -> list[str]:
@@ -215,6 +226,27 @@ def test_the_guests_board_tells_nothing_of_the_hosts_data(world: World) -> None:
 
 def test_the_hosts_board_tells_nothing_of_the_guests_data(world: World) -> None:
     assert leaks(world.host.answers, GUESTS) == []
+
+
+def test_a_trace_tells_what_its_own_site_exchanged_and_with_whom(world: World) -> None:
+    for crawled, site in ((world.guest, GUEST), (world.host, HOST), (world.host, ARBITER)):
+        address = f"/board/jobs/{world.job_id}/{site.role.value}/{site.party_id}/trace"
+        shown = next(a.text for a in crawled.answers if a.url == address)
+        peers = set(re.findall(r'<td class="nowrap">(\w+ \d+)</td>', shown))
+        others = {str(other) for other in (GUEST, HOST, ARBITER) if other != site}
+        assert "hetero_lr_0" in shown
+        assert "The largest" in shown  # single values were recorded
+        assert others >= peers > set()
+
+
+def test_runs_of_rendezvous_are_shown_at_their_own_server_alone(world: World) -> None:
+    for crawled, own, other in (
+        (world.guest, GUESTS_RUN, HOSTS_RUN),
+        (world.host, HOSTS_RUN, GUESTS_RUN),
+    ):
+        shown = next(a.text for a in crawled.answers if a.url == "/board/rendezvous")
+        assert f"{own}_0_0" in shown
+        assert not any(other in a.text for a in crawled.answers)
 
 
 def test_an_arbiters_pages_tell_no_data_at_all(world: World) -> None:
@@ -278,6 +310,8 @@ def asked(world: World, party: Party, site: Site) -> list[Answer]:
         ("POST", "/v1/job/event", share),
         ("POST", "/v1/job/explain", share),
         ("POST", "/v1/job/report", share),
+        ("POST", "/v1/job/trace/query", {"job_id": world.job_id}),
+        ("POST", "/v1/rendezvous/list", {}),
         ("POST", "/v1/job/log/download", share),
         ("POST", "/v1/job/list/task", share),
         ("POST", "/v1/job/task/query", share),
