@@ -2,5 +2,6 @@
 
 from columns import CompareMeans, clip_values
 from ridge import RidgeRegression
+from rounds import SharedRegression
 
-COMPONENTS = (clip_values, CompareMeans, RidgeRegression)
+COMPONENTS = (clip_values, CompareMeans, RidgeRegression, SharedRegression)

@@ -85,7 +85,8 @@ def read(path: Path) -> ProviderManifest:
 def test_the_example_is_described_and_its_parameters_are_checked(host: ProviderProcesses) -> None:
     manifest = read(EXAMPLE)
     described = {one["module"]: one for one in host.describe(manifest)}
-    assert set(described) == {"ClipValues", "CompareMeans", "RidgeRegression"}
+    names = {"ClipValues", "CompareMeans", "RidgeRegression", "SharedRegression"}
+    assert set(described) == names
     assert described["ClipValues"]["defaults"]["upper"] == 3.0
     host.check(manifest, "ClipValues", {"upper": 1.0}, path="$")
     with pytest.raises(BadParameter) as caught:
