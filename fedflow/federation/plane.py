@@ -273,19 +273,10 @@ class DataPlane:
         if len(notice.session) > MAX_SESSION:
             raise BadRequest(reason="a notice whose session has too long a name")
         source, destination = site_from_wire(notice.source), site_from_wire(notice.destination)
-        if notice.kind == "watch":
-            known = self._book.find((notice.session, destination))
-            if known is None or source not in known.sites:
-                return
-            kind: NoticeKind = "opened"
-            if isinstance(known, Ending):
-                kind = "ended" if known.reason is None else "failed"
-            elif known.incarnation <= notice.destination_incarnation:
-                return
-            self._tell(
-                notice.session, destination, source, kind=kind, incarnation=known.incarnation,
-                reason=known.reason if isinstance(known, Ending) else None,
-            )  # fmt: skip
+        if notice.kind == "opened":  # it does not know yet whom it will send to
+            self._answer(notice, source, destination)
+        elif notice.kind == "watch":
+            self._answer(notice, source, destination)
             return
         key = (notice.session, destination)
         try:
@@ -296,6 +287,22 @@ class DataPlane:
             self._apply(found, source, notice)
             return
         self._keep_early(key, source, notice)
+
+    def _answer(self, notice: Notice, source: Site, destination: Site) -> None:
+        """Tell a site how one of this server stands, if that is news to it."""
+        known = self._book.find((notice.session, destination))
+        if known is None or source not in known.sites:
+            return
+        kind: NoticeKind = "opened"
+        if isinstance(known, Ending):
+            kind = "ended" if known.reason is None else "failed"
+        elif known.incarnation <= notice.destination_incarnation:
+            return
+        self._tell(
+            notice.session, destination, source, kind=kind, incarnation=known.incarnation,
+            knows=notice.incarnation,
+            reason=known.reason if isinstance(known, Ending) else None,
+        )  # fmt: skip
 
     def _keep_early(self, key: SessionKey, source: Site, notice: Notice) -> None:
         """Keep the first notice of each source's latest incarnation.
@@ -378,9 +385,10 @@ class DataPlane:
         *,
         kind: NoticeKind,
         incarnation: int,
+        knows: int = 0,
         reason: str | None = None,
     ) -> None:
-        """Tell the site `to` whether `site` takes part."""
+        """Tell the site `to` whether `site` takes part, which `knows` that incarnation of it."""
         notice = Notice(
             seq=0,
             kind=kind,
@@ -389,6 +397,7 @@ class DataPlane:
             destination=to.key,
             reason=reason or "",
             incarnation=incarnation,
+            destination_incarnation=knows,
         )
         if self.port.is_local(to.party_id):
             self.on_notice(notice)

@@ -165,12 +165,14 @@ class RoundMember:
         return self._taken(now_s)
 
     def departed(self, reason: str, now_s: float, *, elastic: bool) -> list[Action]:
-        """Take that the aggregator's run has ended or is gone; it may return if `elastic`.
+        """Take that the aggregator's run has ended or is gone; it may return, or be back, if
+        `elastic`.
 
         Raises: PeerFailed.
         """
         if elastic:
             self._gone = reason
+            self._say_ready()  # to its next launch, which may have missed an earlier one
         elif self.state is None or not self.state.ended:
             raise PeerFailed(site=self._aggregator, reason=reason)
         else:

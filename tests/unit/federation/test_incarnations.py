@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import Mailbox
 from fedflow.federation.messages import Hello, Notice, Offer, Put, Value, pack, split_frames
+from fedflow.federation.plane import DataPlane
 from fedflow.federation.session import (
     MAX_REVIVALS,
     AnyOf,
@@ -270,3 +272,63 @@ def test_a_launch_that_is_no_number_is_refused(wrong: Any) -> None:
     put = Put(seq=1, key=key().wire, digest="d" * 64, crc32=5, incarnation=wrong)
     with pytest.raises(BadRequest):
         list(split_frames(pack(put)))
+
+
+# --- who knows of which launch --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["elsewhere", "here"])
+def test_a_site_that_is_launched_again_learns_which_others_were(
+    tmp_path: Path, others: int
+) -> None:
+    """Else what it sends first is for an earlier launch, and lost."""
+    outgoing: list[Notice] = []
+
+    async def close() -> None:
+        return
+
+    port: Any = SimpleNamespace(
+        is_local=lambda party: others == 1 or party == GUEST.party_id,
+        notify=lambda _, notice: outgoing.append(notice),
+        close=close,
+    )
+    plane = DataPlane(
+        FederationSettings(), spool_dir=tmp_path, socket_path=tmp_path / "s", port=port
+    )
+
+    async def launch_all() -> None:
+        for launch in (0, 1):
+            for site in (GUEST, HOST) if others else (GUEST,):
+                plane.open_session("s_0", site, token="t", sites=(GUEST, HOST), incarnation=launch)
+                await asyncio.sleep(0.01)
+            if launch == 0:
+                plane.fail_site("s_0", HOST, "killed")
+                plane.fail_site("s_0", GUEST, "killed")
+                await asyncio.sleep(0.01)
+        if others:
+            session = plane.mailbox.session(("s_0", HOST))
+            assert session is not None
+            assert session.incarnation_of(GUEST) == 1
+        else:
+            outgoing.clear()
+            for known in (0, 1):
+                plane.on_notice(opened(known))
+            (answer,) = outgoing
+            assert (answer.kind, answer.source, answer.incarnation) == ("opened", GUEST.key, 1)
+
+    async def story() -> None:
+        await plane.start()
+        try:
+            await launch_all()
+        finally:
+            await plane.stop()
+
+    asyncio.run(story())
+
+
+def opened(known: int) -> Notice:
+    """Return what the host says that is launched again, and knows that launch of the guest."""
+    return Notice(
+        seq=1, kind="opened", session="s_0", source=HOST.key, destination=GUEST.key, reason="",
+        incarnation=1, destination_incarnation=known,
+    )  # fmt: skip
