@@ -436,8 +436,8 @@ class PartyJobs(UseCase):
 
 
 def _may_be_absent(job: JobRecord) -> bool:
-    """Tell whether a party job is a host's in an elastic job."""
-    return job.key.site.role is Role.HOST and job.parameters.get("elastic") is not None
+    """Tell whether a party job is one of an elastic job that may go on without its site."""
+    return job.key.site.role is not Role.GUEST and job.parameters.get("elastic") is not None
 
 
 def was_given_up(job: JobRecord) -> bool:

@@ -81,6 +81,7 @@ def _elastic(spec: JobSpec) -> ElasticView | None:
         min_parties=elastic.min_parties,
         rejoin=elastic.rejoin,
         round_deadline_ms=int(elastic.round_deadline_s * 1000),
+        arbiter_wait_ms=int(elastic.arbiter_wait_s * 1000),
         rounds=frozenset(n for n, info in spec.modules.items() if info.absence == "rounds"),
     )
 

@@ -1,4 +1,4 @@
-"""The job parameter `elastic`: how an elastic job lives with hosts that are absent.
+"""The job parameter `elastic`: how an elastic job lives with sites that are absent.
 
 Parties are counted that train: the guest and the hosts. `elastic_checks` says which jobs may have
 it.
@@ -28,6 +28,8 @@ class Elastic:
     #: seconds for more parties to come once `min_parties` are there
     last_call_s: Annotated[float, Meta(ge=0, le=86_400)] = 5.0
     rejoin: bool = True  #: a host that was left out is started again when it is heard from
+    #: seconds beyond its lease for which an arbiter's server may be away; then the job fails
+    arbiter_wait_s: Annotated[float, Meta(ge=0, le=1_200)] = 600.0
 
 
 def read_elastic(given: Mapping[str, object] | None) -> Elastic | None:

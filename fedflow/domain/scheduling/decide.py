@@ -40,9 +40,8 @@ from fedflow.domain.scheduling.actions import (
     StartJob,
     StartTask,
 )
-from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.retries import is_infrastructure, may_retry, retry_at_ms, was_skipped
-from fedflow.domain.scheduling.views import JobView, TaskView
+from fedflow.domain.scheduling.views import JobView, TaskView, silence
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,
@@ -68,7 +67,7 @@ def decide(view: JobView, now_ms: int) -> list[Action]:
         if changes:
             return changes
         actions = _decided(membership.of_members(view), now_ms)
-        return [membership.without_absent(view, action) for action in actions]
+        return list(membership.among_present(view, actions))
     return _decided(view, now_ms)
 
 
@@ -97,13 +96,7 @@ def _lost(view: JobView, now_ms: int) -> Reason | None:
                 site=site.site,
             )
         if site.phase is not SitePhase.CREATING and is_older(site.heard_ms, view.lease_ms, now_ms):
-            seconds = (now_ms - site.heard_ms) // 1000
-            silent = Message("{site} has not answered for {seconds} seconds", site.site, seconds)
-            return Reason(
-                code="PartyUnreachable",
-                message=without(site.lack, site.site, seconds) if site.lack else silent,
-                site=site.site,
-            )
+            return silence(site, now_ms)
     return None
 
 

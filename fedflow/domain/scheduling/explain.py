@@ -7,7 +7,7 @@ until when, and what helps. All `_ms` are milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from fedflow.base.errors.catalog import all_errors
@@ -25,7 +25,7 @@ from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
 from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
-from fedflow.domain.site import Site
+from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
     JOB_FINAL,
     TASK_FINAL,
@@ -176,12 +176,12 @@ def _stopping(reason: Reason) -> Wait:
 
 
 def _absent(view: JobView, rule: ElasticView, around: QueueContext) -> Iterator[Wait]:
-    """Yield the hosts that an elastic job goes on without."""
+    """Yield the sites that an elastic job goes on without, or waits for."""
     for site in view.sites:
         if site.phase is not SitePhase.ABSENT:
             continue
         reason = site.reason.message if site.reason else Message("it does not take part any more")
-        yield Wait(
+        wait = Wait(
             code=PartyAbsent.__name__,
             message=Message(
                 "{site} is absent, and the job goes on without it: {reason}",
@@ -194,8 +194,24 @@ def _absent(view: JobView, rule: ElasticView, around: QueueContext) -> Iterator[
             heard_ms=site.heard_ms,
             next_ms=site.retry_ms if rule.rejoin else None,
         )
+        if site.site.role is Role.ARBITER:
+            wait = replace(
+                wait,
+                message=Message(
+                    "{site} is absent, and what needs it waits: {reason}",
+                    site=site.site,
+                    reason=reason.removesuffix("."),
+                ),
+                remedy=_IS_AWAITED,
+                next_ms=site.retry_ms,
+                deadline_ms=site.heard_ms + view.lease_ms + rule.arbiter_wait_ms,
+            )
+        yield wait
 
 
+_IS_AWAITED: Final = Message(
+    "start its server, or see that it can be reached: the rounds then go on with the last whole one"
+)
 _COMES_BACK: Final = Message(
     "it is started again when its server is heard from, while rounds are left that it can join"
 )

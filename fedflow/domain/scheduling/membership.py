@@ -1,18 +1,21 @@
 """Who takes part in an elastic job: which hosts are left out, and what brings them back.
 
-Guest and arbiter must be there; only an arbiter's process that was lost is started again. A host
-is *present* while its site holds the job's cores. One that is lost is left out: its site is
-`absent`, and its party tasks `pass`. When its server is heard from again, its site goes through
-the phases of a new one (`creating`, `created`, `applying`, `granted`) while the job runs on. Then
-its party tasks are launched again, one after the other in the order of the DAG, up to the first
-component that still trains.
+The guest must be there. Another site is *present* while it holds the job's cores. One that is lost
+is left out: its site is `absent`, and its party tasks `pass`. When its server is heard from again,
+its site goes through the phases of a new one (`creating`, `created`, `applying`, `granted`) while
+the job runs on. Then its party tasks are launched again.
+
+The others go on without a *host*. It runs what it missed one after the other in the order of the
+DAG, up to the first component that still trains. For an *arbiter* they wait: what needs it does not
+start or end, and once it is away for too long the job fails. If only its process was lost, its site
+stays present.
 
 What counts as a loss says `LOSSES`. An error of a component's own, such as bad data, fails the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -31,8 +34,7 @@ from fedflow.domain.scheduling.actions import (
     Rejoin,
     StartTask,
 )
-from fedflow.domain.scheduling.circuit import without
-from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
+from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView, silence
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
     TASK_FINAL,
@@ -42,7 +44,7 @@ from fedflow.domain.states import (
 )
 
 ABSENT: Final = PartyAbsent.__name__
-"""Code of the reason of party tasks that pass because their host is absent."""
+"""Code of the reason of party tasks that pass because their site is absent."""
 
 LOSSES: Final = frozenset(
     {
@@ -53,7 +55,7 @@ LOSSES: Final = frozenset(
 """Errors that say that something went away, not that a component met a mistake."""
 
 MOST_LAUNCHES: Final = 8  #: how often one party task is started again in an attempt
-MOST_TRIES: Final = 16  #: how often a host is asked to come back without success
+MOST_TRIES: Final = 16  #: how often a site is asked to come back without success
 _PAUSE_MS: Final = 1_000  #: before the first relaunch; doubles with each
 _PAUSE_CAP_MS: Final = 60_000
 
@@ -71,6 +73,8 @@ def membership(view: JobView, rule: ElasticView, now_ms: int) -> list[Action]:
     left = sum(s not in lost and is_present(view, s) for s in trains)
     if left < rule.min_parties:
         return [EndJob(status=JobStatus.FAILED, reason=_too_few(view, rule, lost, left))]
+    if (given_up := _without_arbiter(view, rule, now_ms)) is not None:
+        return [EndJob(status=JobStatus.FAILED, reason=given_up)]
     if lost:
         return [
             LeaveOut(site=s.site, reason=reason, retry_ms=now_ms + _pause_ms(_tries(view, s)))
@@ -78,13 +82,12 @@ def membership(view: JobView, rule: ElasticView, now_ms: int) -> list[Action]:
         ]
     if view.status is not JobStatus.RUNNING:
         return []
-    joins = _joins(view, rule, now_ms) if view.paused is None else ()
-    return [*_relaunches(view, now_ms), *joins]  # what runs goes on while the job is paused
+    return [*_relaunches(view, now_ms), *_joins(view, rule, now_ms)]
 
 
 def is_present(view: JobView, site: SiteView) -> bool:
     """Tell whether a site counts among those that take part."""
-    if site.site.role is not Role.HOST or view.status is JobStatus.READY:
+    if site.site.role is Role.GUEST or view.status is JobStatus.READY:
         return site.phase is not SitePhase.ABSENT
     if view.status is JobStatus.RUNNING:
         return site.phase is SitePhase.GRANTED
@@ -92,8 +95,8 @@ def is_present(view: JobView, site: SiteView) -> bool:
 
 
 def of_members(view: JobView) -> JobView:
-    """Return what the rules of every job shall see: the sites that take part, and no failure of an
-    arbiter that is about to be started again.
+    """Return what the rules of every job shall see: the sites that take part, and of an arbiter
+    that is about to be started again that it runs.
     """
     tasks = dict(view.tasks)
     for name, task in view.tasks.items():
@@ -103,13 +106,16 @@ def of_members(view: JobView) -> JobView:
     return replace(view, sites=tuple(s for s in view.sites if is_present(view, s)), tasks=tasks)
 
 
-def without_absent(view: JobView, action: Action) -> Action:
-    """Return an action with the hosts that a task starts without: absent ones, and those that lack
-    its inputs.
+def among_present(view: JobView, actions: Iterable[Action]) -> Iterator[Action]:
+    """Yield the actions that may be done now. A task starts without absent hosts, and those that
+    lack its inputs, but not without its arbiter.
     """
-    if not isinstance(action, StartTask):
-        return action
-    return replace(action, without=_left_out_of(view, action.component))
+    away = {s.site for s in view.sites if s.site.role is Role.ARBITER and not is_present(view, s)}
+    for action in actions:
+        if not isinstance(action, StartTask):
+            yield action
+        elif away.isdisjoint(view.tasks[action.component].parties):
+            yield replace(action, without=_left_out_of(view, action.component))
 
 
 def _left_out_of(view: JobView, component: str) -> tuple[Site, ...]:
@@ -125,7 +131,8 @@ def _left_out_of(view: JobView, component: str) -> tuple[Site, ...]:
 def due_ms(view: JobView, rule: ElasticView) -> Iterator[int]:
     """Yield when the answer may be another one without any event."""
     for site in view.sites:
-        if site.phase is SitePhase.DENIED or (rule.rejoin and site.phase is SitePhase.ABSENT):
+        comes_back = site.phase is SitePhase.ABSENT and _may_come_back(rule, site.site)
+        if site.phase is SitePhase.DENIED or comes_back:
             yield site.retry_ms
     for task in view.tasks.values():
         yield from (_launch_ms(task.parties[arbiter]) for arbiter in _waits_for(task))
@@ -138,8 +145,11 @@ def due_ms(view: JobView, rule: ElasticView) -> Iterator[int]:
 
 
 def _loss(view: JobView, rule: ElasticView, site: SiteView, now_ms: int) -> Reason | None:
-    """Return why a host is to be left out, None if it is not."""
-    if site.site.role is not Role.HOST or site.phase is SitePhase.ABSENT:
+    """Return why a site is to be left out, None if it is not."""
+    is_arbiter = site.site.role is Role.ARBITER
+    if site.site.role is Role.GUEST or site.phase is SitePhase.ABSENT:
+        return None
+    if is_arbiter and (view.status is JobStatus.READY or not rule.arbiter_wait_ms):
         return None
     if site.phase in (SitePhase.REFUSED, SitePhase.GONE):
         reason = site.reason or _reason(site.site, Message("it does not take part any more"))
@@ -157,11 +167,8 @@ def _loss(view: JobView, rule: ElasticView, site: SiteView, now_ms: int) -> Reas
             site=site.site,
         )
     if is_older(site.heard_ms, view.lease_ms, now_ms):
-        seconds = (now_ms - site.heard_ms) // 1000
-        silent = Message("{site} has not answered for {seconds} seconds", site.site, seconds)
-        message = without(site.lack, site.site, seconds) if site.lack else silent
-        return Reason(code="PartyUnreachable", message=message, site=site.site)
-    if view.status is not JobStatus.RUNNING or site.phase is not SitePhase.GRANTED:
+        return silence(site, now_ms)
+    if is_arbiter or view.status is not JobStatus.RUNNING or site.phase is not SitePhase.GRANTED:
         return None
     found = (_loss_in(view, rule, name, site.site, now_ms) for name in view.dag.order)
     return next((reason for reason in found if reason is not None), None)
@@ -198,6 +205,32 @@ def _loss_in(
     return Reason(code=error.name, message=error.message.removesuffix("."), site=site)
 
 
+def _without_arbiter(view: JobView, rule: ElasticView, now_ms: int) -> Reason | None:
+    """Return why the job cannot wait for an arbiter any more, None if it can, or need not."""
+    for site in view.sites:
+        if site.site.role is not Role.ARBITER or view.status is JobStatus.READY:
+            continue
+        if is_older(site.heard_ms, view.lease_ms + rule.arbiter_wait_ms, now_ms):
+            return silence(site, now_ms)
+        if site.phase is not SitePhase.ABSENT or not _is_needed(view, site.site):
+            continue
+        tries = _tries(view, site)
+        if tries >= MOST_TRIES or any(_is_worn(t, site.site) for t in view.tasks.values()):
+            why = site.reason.message if site.reason else Message("it is not back yet")
+            message = Message(
+                "{site} was started again, or asked to come back, {tries} times: {reason}",
+                site=site.site, tries=tries, reason=why.removesuffix("."),
+            )  # fmt: skip
+            return Reason(code="PartyUnreachable", message=message, site=site.site)
+    return None
+
+
+def _is_worn(task: TaskView, site: Site) -> bool:
+    """Tell whether a site may not be started again in a task that runs."""
+    share = task.parties.get(site)
+    return task.status is TaskStatus.RUNNING and share is not None and share.launch >= MOST_LAUNCHES
+
+
 def _reason(site: Site, message: Message) -> Reason:
     return Reason(code=ABSENT, message=message, site=site)
 
@@ -218,30 +251,44 @@ def _too_few(view: JobView, rule: ElasticView, lost: dict[SiteView, Reason], lef
 
 
 def _relaunches(view: JobView, now_ms: int) -> Iterator[Action]:
-    """Yield the launches of arbiters whose processes were lost."""
+    """Yield the launches of arbiters that were lost; what runs goes on while a job is paused."""
+    granted = {s.site for s in view.sites if s.phase is SitePhase.GRANTED}
     for name in view.dag.order:
         task = view.tasks[name]
         for site in _waits_for(task):
-            if now_ms >= _launch_ms(task.parties[site]):
+            if site in granted and now_ms >= _launch_ms(task.parties[site]):
                 yield LaunchAgain(component=name, version=task.version, site=site)
 
 
 def _waits_for(task: TaskView) -> list[Site]:
-    """Return the arbiters of a running task that are started again sooner or later."""
+    """Return the arbiters of a running task that are started again sooner or later.
+
+    None if the guest has failed, or if all the others have got what an absent one made with them.
+    """
     if task.status is not TaskStatus.RUNNING:
         return []
     guests = [p.status for s, p in task.parties.items() if s.role is Role.GUEST]
     if any(status in _INTERRUPTED for status in guests):
         return []
+    is_done = _is_done(task)
     return [
         site
         for site, share in task.parties.items()
         if site.role is Role.ARBITER
-        and share.status is TaskStatus.FAILED
-        and share.reason is not None
-        and share.reason.code in LOSSES
         and share.launch < MOST_LAUNCHES
+        and (_was_lost(share) or (is_excused(share) and not is_done))
     ]
+
+
+def _is_done(task: TaskView) -> bool:
+    """Tell whether all but arbiters have ended a task with success."""
+    shares = (p for s, p in task.parties.items() if s.role is not Role.ARBITER)
+    return all(p.status in TASK_SUCCEEDED for p in shares)
+
+
+def _was_lost(share: PartyTaskView) -> bool:
+    reason = share.reason
+    return share.status is TaskStatus.FAILED and reason is not None and reason.code in LOSSES
 
 
 def _launch_ms(share: PartyTaskView) -> int:
@@ -249,26 +296,40 @@ def _launch_ms(share: PartyTaskView) -> int:
 
 
 def _joins(view: JobView, rule: ElasticView, now_ms: int) -> Iterator[Action]:
-    """Yield what brings each host that is not present one step nearer."""
+    """Yield what brings each site that is not present one step nearer."""
     for site in view.sites:
-        if site.site.role is not Role.HOST:
-            continue
-        target = _target(view, rule, site.site)
-        if target is None:
+        target = _target(view, rule, site.site) if view.paused is None else None
+        if site.site.role is Role.ARBITER:
+            if not _is_needed(view, site.site):
+                continue
+        elif target is None:
             continue
         match site.phase:
             case SitePhase.ABSENT:
                 tries = _tries(view, site)
                 heard = not is_older(site.heard_ms, view.lease_ms, now_ms)
-                if rule.rejoin and heard and now_ms >= site.retry_ms and tries < MOST_TRIES:
+                may = _may_come_back(rule, site.site) and tries < MOST_TRIES
+                if may and heard and now_ms >= site.retry_ms:
                     yield Rejoin(site=site.site)
             case SitePhase.CREATED:
                 yield ApplyAt(site=site.site)
             case SitePhase.DENIED:
                 if now_ms >= site.retry_ms:
                     yield ApplyAt(site=site.site)
-            case SitePhase.GRANTED:
+            case SitePhase.GRANTED if target is not None:
                 yield from _missed(view, site.site, target)
+
+
+def _may_come_back(rule: ElasticView, site: Site) -> bool:
+    return rule.rejoin or site.role is Role.ARBITER
+
+
+def _is_needed(view: JobView, arbiter: Site) -> bool:
+    """Tell whether anything is left to do for an arbiter."""
+    return any(
+        t.status not in TASK_FINAL and arbiter in t.parties and not _is_done(t)
+        for t in view.tasks.values()
+    )
 
 
 def _target(view: JobView, rule: ElasticView, site: Site) -> str | None:
@@ -277,6 +338,8 @@ def _target(view: JobView, rule: ElasticView, site: Site) -> str | None:
     It is the first whose rounds go on or are to come, if the host had its part in all rounds
     before it.
     """
+    if site.role is not Role.HOST:
+        return None
     for name in view.dag.order:
         share = view.tasks[name].parties.get(site)
         if name not in rule.rounds or share is None:
@@ -295,8 +358,9 @@ def _is_open(task: TaskView) -> bool:
     """Tell whether nobody has ended a task's rounds yet."""
     if task.status is TaskStatus.WAITING:
         return True
-    others = [p.status for s, p in task.parties.items() if s.role is not Role.HOST]
-    return task.status is TaskStatus.RUNNING and not TASK_SUCCEEDED & set(others)
+    others = [p for s, p in task.parties.items() if s.role is not Role.HOST]
+    ended = any(p.status in TASK_SUCCEEDED and not is_excused(p) for p in others)
+    return task.status is TaskStatus.RUNNING and not ended
 
 
 def _missed(view: JobView, site: Site, target: str) -> Iterator[Action]:
@@ -315,7 +379,7 @@ def _missed(view: JobView, site: Site, target: str) -> Iterator[Action]:
 
 
 def is_excused(share: PartyTaskView) -> bool:
-    """Tell whether a party task passes because its host is absent."""
+    """Tell whether a party task passes because its site is absent."""
     reason = share.reason
     return share.status is TaskStatus.PASS and reason is not None and reason.code == ABSENT
 
@@ -341,7 +405,7 @@ def _others_ended_ms(task: TaskView) -> int | None:
 
 
 def _tries(view: JobView, site: SiteView) -> int:
-    """Return how often a host was started again, or asked to come back, without success."""
+    """Return how often a site was started again, or asked to come back, without success."""
     shares = (task.parties.get(site.site) for task in view.tasks.values())
     return site.denials + max((share.launch for share in shares if share is not None), default=0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.dag import Dag
@@ -12,7 +13,7 @@ from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import PartyTaskView
-from fedflow.domain.scheduling.circuit import Lack
+from fedflow.domain.scheduling.circuit import Lack, without
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
@@ -30,6 +31,14 @@ class SiteView:
     retry_ms: int = 0
     denials: int = 0
     reason: Reason | None = None
+
+
+def silence(site: SiteView, now_ms: int) -> Reason:
+    """Return for how long a site has been silent, as the reason of what follows."""
+    seconds = (now_ms - site.heard_ms) // 1000
+    silent = Message("{site} has not answered for {seconds} seconds", site.site, seconds)
+    message = without(site.lack, site.site, seconds) if site.lack else silent
+    return Reason(code="PartyUnreachable", message=message, site=site.site)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,11 +63,12 @@ class TaskView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElasticView:
-    """How an elastic job lives with absent hosts, see `membership`."""
+    """How an elastic job lives with absent sites, see `membership`."""
 
     min_parties: int
     rejoin: bool
     round_deadline_ms: int
+    arbiter_wait_ms: int  #: beyond its lease
     rounds: frozenset[str]  #: components that train in rounds; each site runs the others for itself
 
 

@@ -400,7 +400,9 @@ def test_an_end_without_any_reason_is_still_explained() -> None:
 
 
 def test_an_absent_host_of_an_elastic_job_is_named_with_since_when_and_why() -> None:
-    rule = ElasticView(min_parties=1, rejoin=True, round_deadline_ms=1, rounds=frozenset({"a"}))
+    rule = ElasticView(
+        min_parties=1, rejoin=True, round_deadline_ms=1, arbiter_wait_ms=1, rounds=frozenset({"a"})
+    )
     reason = Reason(code="ExecutorDied", message="killed by signal 9.")
     shown = at_host(
         running(elastic=rule), SitePhase.ABSENT, reason=reason, retry_ms=NOW + 9, heard_ms=NOW - 1
