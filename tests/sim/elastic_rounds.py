@@ -6,14 +6,10 @@ hold is checked while it runs, and a failure names the seed.
 
 from __future__ import annotations
 
-import argparse
 import heapq
-import multiprocessing
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,11 +29,14 @@ from fedflow.components.horizontal.rounds import (
 )
 from fedflow.sdk import FedflowError, RefusedByAggregator, Role, RoundsFailed, Site, TooFewInRound
 from fedflow.sdk.errors import PeerFailed
+from tests.sim.schedules import Outcome
+from tests.sim.trace import digest_of
 
 ROUNDS: Final = 6
 LIMIT_S: Final = 20_000.0  #: of simulated time, after which a run hangs
 DEADLINE_S: Final = 20.0
 MOST_EVENTS: Final = 50_000
+_SHOWN: Final = 60
 CLEAR: Final = (TooFewInRound, RoundsFailed)
 
 
@@ -132,13 +131,17 @@ class World:
         self.now_s = 0.0
         self.completed: dict[int, list[str]] = {}
         self.arbiter_deaths = 0
+        self.counts: Counter[str] = Counter()
+        self.steps = 0
+        self.trouble_s = 0.0  #: when the last fault began
+        self.trace: list[str] = []
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._processes = {site: Process() for site in (*self.sites, self.arbiter)}
         self._departed: set[Site] = set()
 
-    def run(self) -> str:
-        """Play the schedule; return how it ended. Raises: Broken."""
+    def run(self) -> None:
+        """Play the schedule. Raises: Broken."""
         for site in self._processes:
             self._after(self.random.uniform(0, 5), self._launcher(site))
         for _ in range(self.random.randint(0, 6)):
@@ -149,8 +152,12 @@ class World:
             self.now_s, _, event = heapq.heappop(self._queue)
             if self.now_s > LIMIT_S:
                 raise Broken("it hangs")
+            self.steps += 1
             event()
-        return self._check_end()
+        self.counts[f"end: {self._check_end()}"] += 1
+
+    def say(self, text: str) -> None:
+        self.trace.append(f"{self.now_s:9.3f} {text}")
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -160,6 +167,9 @@ class World:
             kind = self.random.choice(["kill", "kill", "freeze", "freeze", "cut", "old"])
             process = self._processes[site]
             lasts_s = self.random.choice([1.0, 10.0, 30.0, 60.0, 300.0])
+            self.trouble_s = self.now_s
+            self.counts[kind] += 1
+            self.say(f"{kind} {site}, {lasts_s:g} s")
             if kind == "kill":
                 self._kill(site, back_s=lasts_s if self.random.random() < 0.8 else None)
             elif kind == "freeze":
@@ -220,6 +230,7 @@ class World:
         def launch() -> None:
             old = self._processes[site]
             process = Process(launch=old.launch + again, cut=old.cut)
+            self.say(f"launch {process.launch} of {site}")
             self._processes[site] = process
             self._departed.discard(site)
             if site == self.arbiter:
@@ -267,6 +278,7 @@ class World:
             actions = event(process.machine)
         except FedflowError as exc:
             process.error = exc
+            self.say(f"{site} fails: {exc}")
             self._check_error(site, exc)
             self._depart(site, str(exc))
             return
@@ -361,6 +373,7 @@ class World:
 
     def _complete(self, action: aggregating.Completed) -> None:
         done = action.participation
+        self.say(f"round {done.round} of {_named(done.counted)} without {_named(done.left_out)}")
         if len(done.counted) < max(2, self.rules.elastic.min_parties if self.rules.elastic else 2):
             raise Broken("a round is complete with too few members")
         if set(done.counted) & set(done.left_out):
@@ -433,41 +446,20 @@ class World:
         heapq.heappush(self._queue, (self.now_s + seconds, self._number, event))
 
 
-def simulate(seeds: Sequence[int]) -> Counter[str]:
-    """Play the schedules of seeds; return how many ended how. Raises: Broken: with the seed."""
-    ends: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            ends[World(seed).run()] += 1
-        except Exception as exc:
-            raise Broken(f"seed {seed}: {exc!r}") from exc
-    return ends
-
-
-def main(arguments: list[str]) -> int:
-    """Play many schedules in several processes; return 1 if anything is violated, else 0."""
-    parser = argparse.ArgumentParser(
-        prog="bin/simulate rounds",
-        description="Plays rounds of members that come, go, freeze and lie.",
-    )
-    parser.add_argument("--schedules", type=int, default=1000, help="how many seeds")
-    parser.add_argument("--from", type=int, dest="first", default=0, help="first seed")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    given = parser.parse_args(arguments)
-    begun_s = time.monotonic()
-    seeds = range(given.first, given.first + given.schedules)
-    batches = [seeds[at : at + 200] for at in range(0, len(seeds), 200)]
-    ends: Counter[str] = Counter()
+def run_seed(seed: int, *, whole_trace: bool = False) -> Outcome:
+    """Play one schedule."""
+    world, violation = World(seed), ""
     try:
-        with ProcessPoolExecutor(
-            given.jobs, mp_context=multiprocessing.get_context("spawn")
-        ) as pool:
-            for found in pool.map(simulate, batches):
-                ends += found
-    except Broken as exc:
-        print(f"VIOLATION, {exc}")
-        return 1
-    shown = ", ".join(f"{end} {count}" for end, count in sorted(ends.items()))
-    seconds = time.monotonic() - begun_s
-    print(f"{ends.total()} schedules of rounds in {seconds:.0f} s, no violation: {shown}")
-    return 0
+        world.run()
+    except Exception as exc:  # whatever a machine raises is a violation
+        violation = str(exc) if isinstance(exc, Broken) else repr(exc)
+    shown = world.trace if whole_trace else world.trace[-_SHOWN:]
+    return Outcome(
+        seed=seed, what="rounds", digest=digest_of(world.trace), steps=world.steps,
+        recovery_ms=int((world.now_s - world.trouble_s) * 1000), counts=world.counts,
+        violation=violation, trace=tuple(shown) if violation or whole_trace else (),
+    )  # fmt: skip
+
+
+def _named(sites: Iterable[Site]) -> str:
+    return ", ".join(map(str, sites)) or "nobody"

@@ -9,7 +9,6 @@ one run. After the faults all members that live must agree on one round.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -24,8 +23,8 @@ from fedflow.elastic.executor import Pause, ReadState, Step, Steps, WriteState, 
 from fedflow.elastic.member import MemberIdentity
 from fedflow.elastic.operators import Operator, close, join, keep_alive, leave
 from fedflow.elastic.state import Membership, RendezvousSettings, State, state_from_bytes
-from tests.sim.faults import Faults
 from tests.sim.schedules import Outcome
+from tests.sim.trace import digest_of
 
 BASE_MS: Final = 1_800_000_000_000
 FAULTS_S: Final = 25.0  #: how long things go wrong
@@ -355,20 +354,10 @@ def run_seed(seed: int, *, whole_trace: bool = False) -> Outcome:
         violation = str(exc)
     shown = meeting.trace if whole_trace else meeting.trace[-_SHOWN:]
     return Outcome(
-        seed=seed, faults=Faults(), digest=_digest(meeting.trace), steps=meeting.steps,
+        seed=seed, what="rendezvous", digest=digest_of(meeting.trace), steps=meeting.steps,
         recovery_ms=int(needed_s * 1000), counts=meeting.counts, violation=violation,
         trace=tuple(shown) if violation or whole_trace else (),
     )  # fmt: skip
-
-
-def report(outcome: Outcome) -> str:
-    """Return what people need to see of a violation."""
-    command = f"bin/simulate --rendezvous --seed {outcome.seed} --trace"
-    return "\n".join((*outcome.trace, f"seed {outcome.seed}: {outcome.violation}", command))
-
-
-def _digest(trace: list[str]) -> str:
-    return hashlib.sha256("\n".join(trace).encode()).hexdigest()[:16]
 
 
 def _require(holds: bool, what: str) -> None:

@@ -29,7 +29,8 @@ class Outcome:
     """What came of one run. `violation` is empty if all went as it must."""
 
     seed: int
-    faults: Faults
+    what: str = "servers"  #: the word of `bin/simulate`
+    faults: Faults = field(default_factory=Faults)
     digest: str
     steps: int
     recovery_ms: int = 0  #: from the last fault to the end of all jobs
@@ -156,7 +157,7 @@ def report(outcome: Outcome) -> str:
     return "\n".join(
         (
             f"seed {outcome.seed}: {outcome.violation}",
-            f"  again: bin/simulate --seed {outcome.seed} --trace",
+            f"  again: bin/simulate {outcome.what} --seed {outcome.seed} --trace",
             f"  faults: {kinds or 'none'}",
             *outcome.trace,
         )

@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from random import SystemRandom
+from typing import Final
 
 from tests.sim import elastic_rounds, rendezvous
 from tests.sim.schedules import Outcome, report, run_seed, shrink
@@ -22,22 +23,11 @@ _BATCH = 25  #: seeds that a process is given at once
 _PROGRESS_S = 10.0
 _SHOWN = 5  #: violations that are shown in full
 
-
-@dataclass(frozen=True)
-class Kind:
-    """What is simulated."""
-
-    run: Callable[..., Outcome]
-    report: Callable[[Outcome], str]
-    shrink: Callable[[Outcome], Outcome]
-
-
-def _as_it_is(outcome: Outcome) -> Outcome:
-    return outcome
-
-
-_JOBS = Kind(run_seed, report, shrink)
-_RENDEZVOUS = Kind(rendezvous.run_seed, rendezvous.report, _as_it_is)
+_RUN: Final[Mapping[str, Callable[..., Outcome]]] = {
+    "servers": run_seed,
+    "rendezvous": rendezvous.run_seed,
+    "rounds": elastic_rounds.run_seed,
+}
 
 
 @dataclass
@@ -63,15 +53,18 @@ class Summary:
 
     def lines(self, *, seconds: float) -> Iterator[str]:
         """Yield the summary for people."""
-        faults = {k: n for k, n in self.counts.items() if not k.startswith("user: ")}
-        asked = {k.removeprefix("user: "): n for k, n in self.counts.items() if k not in faults}
+        groups: dict[str, dict[str, int]] = {"fault": {}, "user": {}, "end": {}}
+        for kind, count in sorted(self.counts.items()):
+            group, colon, name = kind.partition(": ")
+            groups[group if colon else "fault"][name or kind] = count
         yield (
             f"{self.runs} schedules in {seconds:.0f} s ({self.runs / max(seconds, 1e-9):.1f}/s),"
-            f" {self.steps} events, {sum(faults.values())} faults, {sum(asked.values())} commands"
-            f" of users, {len(self.bad)} violations"
+            f" {self.steps} events, {sum(groups['fault'].values())} faults,"
+            f" {sum(groups['user'].values())} commands of users, {len(self.bad)} violations"
         )
-        yield "faults: " + ", ".join(f"{k} {n}" for k, n in sorted(faults.items()))
-        yield "users: " + ", ".join(f"{k} {n}" for k, n in sorted(asked.items()))
+        for group, counts in groups.items():
+            if counts:
+                yield f"{group}s: " + ", ".join(f"{k} {n}" for k, n in counts.items())
         yield (
             f"longest recovery: {self.worst_ms / 1000:.0f} s of simulated time"
             f" (seed {self.worst_seed})"
@@ -82,34 +75,29 @@ class Summary:
 
 def main(arguments: list[str]) -> int:
     """Run what the command line asks for; return 1 if anything was violated, else 0."""
-    if arguments[:1] == ["rounds"]:
-        return elastic_rounds.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="bin/simulate",
-        description="Runs whole servers in one process under random faults, and checks that no"
-        " job is lost, doubled or frozen.",
+        description="Runs whole servers, or members of a rendezvous or of rounds of training, in"
+        " one process under random faults, and checks that nothing is lost, doubled or frozen.",
     )
+    parser.add_argument("what", nargs="?", choices=_RUN, default="servers")
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--hours", type=_positive, help="how long to go on with new seeds")
     amount.add_argument("--schedules", type=int, help="how many seeds to run (default 1000)")
     amount.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print all that happens")
     parser.add_argument("--from", type=int, dest="first", help="first seed (default: random)")
-    parser.add_argument(
-        "--rendezvous", action="store_true", help="members of a rendezvous, instead of servers"
-    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args(arguments)
     if given.trace and given.seed is None:
         parser.error("--trace needs --seed")
     if given.jobs < 1 or (given.schedules is not None and given.schedules < 1):
         parser.error("--jobs and --schedules must be at least 1")
-    kind = _RENDEZVOUS if given.rendezvous else _JOBS
     if given.seed is not None:
-        return _one(given.seed, kind, trace=given.trace)
+        return _one(given.seed, given.what, trace=given.trace)
     first = given.first if given.first is not None else SystemRandom().randrange(10**9)
     count = None if given.hours else given.schedules or 1000
-    return _many(first, kind, count=count, hours=given.hours, jobs=given.jobs)
+    return _many(first, given.what, count=count, hours=given.hours, jobs=given.jobs)
 
 
 def _positive(text: str) -> float:
@@ -119,29 +107,30 @@ def _positive(text: str) -> float:
     return value
 
 
-def _one(seed: int, kind: Kind, *, trace: bool) -> int:
-    outcome = kind.run(seed, whole_trace=trace)
+def _one(seed: int, what: str, *, trace: bool) -> int:
+    outcome = _RUN[what](seed, whole_trace=trace)
     if trace:
         print("\n".join(outcome.trace))
     print(f"seed {seed}: digest {outcome.digest}, {outcome.steps} events")
     if outcome.violation:
-        print(kind.report(outcome))
+        print(report(outcome))
         return 1
     return 0
 
 
-def _many(first: int, kind: Kind, *, count: int | None, hours: float | None, jobs: int) -> int:
+def _many(first: int, what: str, *, count: int | None, hours: float | None, jobs: int) -> int:
     summary, begun_s = Summary(), time.monotonic()
     end_s = None if hours is None else begun_s + hours * 3600
     told_s = begun_s
     print(f"seeds from {first}, {jobs} processes", flush=True)
     batches = _batches(first, count=count, end_s=end_s)
-    batch = partial(_batch, kind=kind)
+    batch = partial(_batch, what=what)
     for outcomes in map(batch, batches) if jobs == 1 else _in_processes(batches, batch, jobs):
         for outcome in outcomes:
             summary.add(outcome)
             if outcome.violation and len(summary.bad) <= _SHOWN:
-                print(kind.report(kind.shrink(outcome)), flush=True)
+                found = shrink(outcome) if what == "servers" else outcome
+                print(report(found), flush=True)
         now_s = time.monotonic()
         if now_s - told_s > _PROGRESS_S:
             told_s = now_s
@@ -173,8 +162,8 @@ def _batches(first: int, *, count: int | None, end_s: float | None) -> Iterator[
         seed = stop
 
 
-def _batch(seeds: range, *, kind: Kind) -> list[Outcome]:
-    return [kind.run(seed) for seed in seeds]
+def _batch(seeds: range, *, what: str) -> list[Outcome]:
+    return [_RUN[what](seed) for seed in seeds]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Members of a rendezvous under random faults: one state per round at all, and agreement at last.
 
-A failure prints its seed; `bin/simulate --rendezvous --seed <seed> --trace` shows that run alone.
+A failure prints its seed; `bin/simulate rendezvous --seed <seed> --trace` shows that run alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from fedflow.elastic import actions, executor
 from fedflow.elastic.cleaning import cleaned
 from fedflow.elastic.operators import View
 from fedflow.elastic.state import State
-from tests.sim.rendezvous import Cell, report, run_seed
+from tests.sim.rendezvous import Cell, run_seed
+from tests.sim.schedules import report
 
 SEEDS = int(os.environ.get("FEDFLOW_SIM_SCHEDULES", "60"))
 

@@ -1,6 +1,6 @@
 """Random jobs under random faults, thousands of times: safety at every step, agreement at the end.
 
-A failure prints its seed; `bin/simulate --seed <seed> --trace` shows that run alone.
+A failure prints its seed; `bin/simulate servers --seed <seed> --trace` shows that run alone.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_a_violation_is_shown_with_its_seed_and_the_faults_that_it_needs(
         found = next(o for o in runs if o.violation and len(o.faults.kinds()) > 2)
         assert simulate.main(["--seed", str(found.seed)]) == 1
         shrunk = shrink(found)
-    assert f"bin/simulate --seed {found.seed} --trace" in capsys.readouterr().out
+    assert f"bin/simulate servers --seed {found.seed} --trace" in capsys.readouterr().out
     assert shrunk.violation
     assert set(shrunk.faults.kinds()) < set(found.faults.kinds())
 
@@ -100,8 +100,21 @@ def test_many_runs_are_counted_and_summed_up(capsys: pytest.CaptureFixture[str])
     assert "0 violations" in shown
 
 
+@pytest.mark.parametrize("what", ["rendezvous", "rounds"])
+def test_other_kinds_of_runs_are_counted_and_shown_again(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate.main([what, "--schedules", "5", "--from", "0", "--jobs", "1"]) == 0
+    assert "5 schedules" in capsys.readouterr().out
+    assert simulate.main([what, "--seed", "3", "--trace"]) == 0
+    first = capsys.readouterr().out
+    assert simulate.main([what, "--seed", "3", "--trace"]) == 0
+    assert first == capsys.readouterr().out
+    assert len(first.splitlines()) > 5
+
+
 @pytest.mark.parametrize(
-    "arguments", [["--trace"], ["--hours", "0"], ["--schedules", "0"], ["--jobs", "0"]]
+    "arguments", [["--trace"], ["--hours", "0"], ["--schedules", "0"], ["--jobs", "0"], ["members"]]
 )
 def test_a_wrong_argument_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,11 @@ class Trace:
             return self.lines[-count:]
         mine = [line for line in self.lines if job_id in line or " ! " in line]
         return mine[-count:]
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """Return 16 hexadecimal digits that differ if any line does."""
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
 
 
 class _Tap(logging.Handler):
