@@ -41,6 +41,11 @@ NUMBER_LOSSES: Final = frozenset(
 )
 OPTIMIZERS: Final = _words("SGD Adam AdamW Adamax NAdam RAdam RMSprop Adagrad Adadelta ASGD Rprop")
 
+#: layers that leave numbers as they are when a network predicts
+_KEEPING: Final = _words(
+    "Identity Flatten Unflatten Dropout Dropout1d Dropout2d Dropout3d AlphaDropout"
+)
+
 CUSTOM_MODEL: Final = "CustModel"
 CUSTOM_LOSS: Final = "CustLoss"
 SEQUENTIAL: Final = "Sequential"
@@ -90,6 +95,12 @@ class Named:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     custom: Custom | None = None
+
+
+def last_layer(layers: tuple[Layer, ...]) -> Layer:
+    """Return the layer that makes the outputs; those that only shape them or are off are not."""
+    flat = [one for one in _all(layers) if not one.inner and one.name not in _KEEPING]
+    return flat[-1] if flat else Layer(name="Identity")
 
 
 def layers_of(define: Any, *, where: str = "nn_define") -> tuple[Layer, ...]:

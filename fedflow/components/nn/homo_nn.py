@@ -19,7 +19,13 @@ from fedflow.components.horizontal.rounds import HISTORY, RoundRules, RoundState
 from fedflow.components.horizontal.strategies import strategy_of
 from fedflow.components.nn.folder import made, own_class
 from fedflow.components.nn.params import HomoNNParams
-from fedflow.components.nn.predicting import Scored, meant, measure, read_targets, write_scored
+from fedflow.components.nn.predicting import (
+    OutputMeaning,
+    Scored,
+    measure,
+    read_targets,
+    write_scored,
+)
 from fedflow.components.nn.rounds import (
     AveragingCombiner,
     AveragingMember,
@@ -76,8 +82,10 @@ class HomoNN:
     all have the same network.
 
     Layers, losses and optimizers are those of PyTorch that `nn/definition.py` lists. Labels are 0
-    and 1, class numbers from 0, or numbers; the loss, or `task_type`, tells which. Outputs
-    that are no probabilities are made such for predictions. Each party predicts its own rows.
+    and 1, class numbers from 0, or numbers; the loss, or `task_type`, tells which. Each party
+    predicts its own rows. Outputs of a `Sigmoid` or `Softmax`, or of a network with `BCELoss`, are
+    probabilities; others are made such. With a last layer and a loss of one's own, all outputs
+    between 0 and 1 are.
 
     With a model beside `train_data` training goes on with its numbers, for `epochs` more, with a
     new optimizer. A repeated attempt goes on from a checkpoint, too. Own models, losses,
@@ -149,7 +157,8 @@ def _predict(ctx: Context) -> Outputs:
         raise BadParameter(path="input.model", reason="test_data needs a trained model")
     if table is None:
         raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
-    rows = _Rows(ctx, table, header=stored.header, task=stored.task, kind="predict")
+    meaning = stored.meaning
+    rows = _Rows(ctx, table, header=stored.header, meaning=meaning, kind="predict")
     learner = _learner(ctx, stored)
     return Outputs(data=(write_scored(ctx, [rows.scored(learner)], task=stored.task),))
 
@@ -158,12 +167,19 @@ class _Rows:
     """One data set of this party."""
 
     def __init__(
-        self, ctx: Context, table: Table, *, header: tuple[str, ...] | None, task: str, kind: str
+        self,
+        ctx: Context,
+        table: Table,
+        *,
+        header: tuple[str, ...] | None,
+        meaning: OutputMeaning,
+        kind: str,
     ) -> None:
         from fedflow.components.nn.learner import examples_of, examples_of_own
 
         self.kind = kind
-        self.task = task
+        self.meaning = meaning
+        self.task = task = meaning.task
         self.data: Instances = read_instances(table, columns=header)
         labeled = self.data.labels is not None and kind != "predict"
         labels = read_targets(self.data, task=task) if labeled else None
@@ -181,7 +197,7 @@ class _Rows:
 
     def scored(self, learner: NetworkLearner) -> Scored:
         """Return what the network says of them."""
-        values = meant(learner.scores(self.examples.features), task=self.task)
+        values = self.meaning.read(learner.scores(self.examples.features))
         return Scored(kind=self.kind, data=self.data, values=values)
 
 
@@ -199,12 +215,13 @@ class _Run:
         if define is None or loss is None or params.optimizer is None:
             raise BadParameter(path="nn_define", reason="layers, loss and optimizer are needed")
         self._params = replace_params(params, define=define, loss=loss)
-        task = self._params.task
+        given = self._params
+        self._meaning = OutputMeaning.of(given.layers, given.loss_function, task=given.task)
         header = stored.header if stored else None
-        self._sets = [self._rows("train", task, header, "train_data")]
+        self._sets = [self._rows("train", header, "train_data")]
         if ctx.inputs.first("validate_data", "eval_data") is not None:
             header = self._sets[0].data.columns
-            self._sets.append(self._rows("validate", task, header, "validate_data", "eval_data"))
+            self._sets.append(self._rows("validate", header, "validate_data", "eval_data"))
         self._learner = _learner(ctx, stored, self._params)
         self._plan = self._planned()
         self._labels = self._own_labels()
@@ -372,12 +389,12 @@ class _Run:
             tol=given.tol,
         )
 
-    def _rows(self, kind: str, task: str, header: Sequence[str] | None, *ports: str) -> _Rows:
+    def _rows(self, kind: str, header: Sequence[str] | None, *ports: str) -> _Rows:
         table = self._ctx.inputs.first(*ports)
         if table is None:
             raise BadData(where="the data input", reason=f"there is no table at {self._ctx.site}")
         columns = None if header is None else tuple(header)
-        rows = _Rows(self._ctx, table, header=columns, task=task, kind=kind)
+        rows = _Rows(self._ctx, table, header=columns, meaning=self._meaning, kind=kind)
         if kind == "train" and rows.data.labels is None:
             raise BadData(where=f"table {table.namespace}.{table.name}", reason="it has no labels")
         return rows

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.evaluation.recorder import Recorder
+from fedflow.components.nn.definition import Layer, Named, last_layer
 from fedflow.components.samples.decoding import Instances, label_numbers
 from fedflow.components.samples.predictions import (
     sigmoid,
@@ -26,6 +27,9 @@ Floats = NDArray[np.float64]
 THRESHOLD: Final = 0.5
 MAX_CLASSES: Final = 10_000
 _NEAR: Final = 1e-3
+_WITHIN_ONE: Final = frozenset({"Sigmoid", "Hardsigmoid", "Softmax", "Softmin"})
+_SUMMING: Final = frozenset({"Softmax", "Softmin"})  #: layers whose outputs sum up to 1
+_OF_PROBABILITIES: Final = "BCELoss"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,33 +58,66 @@ def read_targets(data: Instances, *, task: str) -> Floats:
     return numbers
 
 
-def meant(outputs: Floats, *, task: str) -> Floats:
-    """Return probabilities or numbers of a network's outputs, rows x outputs.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputMeaning:
+    """What a network's outputs are, by its last layer and its loss.
 
-    Outputs that are no probabilities go through a sigmoid or softmax. Raises: BadData: they are
-    too many or too few for the task, or not finite.
+    A row's prediction so never depends on the rows beside it, but for a network whose last layer
+    and loss are the party's own and have one output: see `is_certain`.
     """
-    width = outputs.shape[1]
-    if not np.isfinite(outputs).all():
-        raise BadData(where="the network's outputs", reason="they are not all finite")
-    if width != 1 and task == "regression":
-        raise BadData(where="the network's outputs", reason=f"{width} of a row; 1 is a number")
-    if task == "regression":
-        return outputs[:, 0]
-    if width == 1 and task == "multi":
-        raise BadData(where="the network's outputs", reason="1 of a row; classes have one each")
-    if width == 1:
-        within = outputs.size and outputs.min() >= 0 and outputs.max() <= 1
-        return outputs[:, 0] if within else sigmoid(outputs[:, 0])
-    sums = outputs.sum(axis=1)
-    if outputs.size and (outputs.min() < 0 or np.abs(sums - 1).max() > _NEAR):
-        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        outputs = powers / powers.sum(axis=1, keepdims=True)
-    if task == "binary":
-        if width != 2:
+
+    task: str  #: binary, multi or regression
+    last: Layer
+    loss: Named
+
+    @staticmethod
+    def of(layers: tuple[Layer, ...], loss: Named, *, task: str) -> OutputMeaning:
+        """Return the meaning of the outputs of these layers."""
+        return OutputMeaning(task=task, last=last_layer(layers), loss=loss)
+
+    @property
+    def is_certain(self) -> bool:
+        """Tell whether one output of a row, of two classes, is known to be a probability or not."""
+        return self.last.custom is None or self.loss.custom is None
+
+    def read(self, outputs: Floats) -> Floats:
+        """Return probabilities or numbers of outputs, rows x outputs.
+
+        Outputs that are no probabilities go through a sigmoid or softmax. Raises: BadData: they
+        are too many or too few for the task, or not finite.
+        """
+        if not np.isfinite(outputs).all():
+            raise BadData(where="the network's outputs", reason="they are not all finite")
+        width, task = outputs.shape[1], self.task
+        if width != 1 and task == "regression":
+            raise BadData(where="the network's outputs", reason=f"{width} of a row; 1 is a number")
+        if width == 1 and task == "multi":
+            raise BadData(where="the network's outputs", reason="1 of a row; classes have one each")
+        if width not in (1, 2) and task == "binary":
             raise BadData(where="the network's outputs", reason=f"{width} of a row; 2 classes")
-        return outputs[:, 1]
-    return outputs
+        if task == "regression":
+            return outputs[:, 0]
+        if width == 1:
+            return outputs[:, 0] if self._one_is_probability(outputs) else sigmoid(outputs[:, 0])
+        sums_up = self._sum_up(outputs)
+        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        found: Floats = powers / powers.sum(axis=1, keepdims=True)
+        found = np.where(sums_up[:, None], outputs, found)
+        return found[:, 1] if task == "binary" else found
+
+    def _one_is_probability(self, outputs: Floats) -> bool:
+        if self.last.custom is None:
+            return self.last.name in _WITHIN_ONE or self.loss.name == _OF_PROBABILITIES
+        if self.loss.custom is None:
+            return self.loss.name == _OF_PROBABILITIES
+        return bool(outputs.size and outputs.min() >= 0 and outputs.max() <= 1)
+
+    def _sum_up(self, outputs: Floats) -> NDArray[np.bool_]:
+        """Return which rows are probabilities of classes."""
+        if self.last.custom is None:
+            return np.full(len(outputs), self.last.name in _SUMMING)
+        near = np.abs(outputs.sum(axis=1) - 1) <= _NEAR
+        return np.asarray(near & (outputs >= 0).all(axis=1), dtype=np.bool_)
 
 
 def measure(ctx: Context, scored: Scored, *, task: str, name: str) -> dict[str, float]:

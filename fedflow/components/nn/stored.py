@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedflow.components.horizontal.rounds import RoundState
 from fedflow.components.nn.definition import Layer, Named, layers_of, loss_of
 from fedflow.components.nn.params import HomoNNParams, task_of
+from fedflow.components.nn.predicting import OutputMeaning
 from fedflow.components.nn.states import States, from_bytes, to_bytes
 from fedflow.components.samples.stored import own_model
 from fedflow.sdk import BadData, Context, Model
@@ -48,6 +49,11 @@ class TrainedNetwork:
     def loss_function(self) -> Named:
         """Return the loss. Raises: ValueError: it is none."""
         return loss_of(self.loss)
+
+    @property
+    def meaning(self) -> OutputMeaning:
+        """Return what its outputs are. Raises: ValueError: layers or loss are none."""
+        return OutputMeaning.of(self.layers, self.loss_function, task=self.task)
 
     def to_model(self, params: HomoNNParams, *, best: int) -> Model:
         """Return the model objects. Source: docs/reference/models.md#fields."""

@@ -16,10 +16,10 @@ from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.horizontal.rounds import RoundState, Total
-from fedflow.components.nn.definition import Custom, layers_of, loss_of, optimizer_of
+from fedflow.components.nn.definition import Custom, Layer, Named, layers_of, loss_of, optimizer_of
 from fedflow.components.nn.folder import own_class, own_file
 from fedflow.components.nn.params import HomoNNParams
-from fedflow.components.nn.predicting import meant
+from fedflow.components.nn.predicting import OutputMeaning
 from fedflow.components.nn.rounds import AveragingCombiner, AveragingMember, TrainingPlan
 from fedflow.components.nn.states import as_before, averaged, from_bytes, to_bytes
 from fedflow.sdk import check_params
@@ -184,16 +184,60 @@ def test_a_module_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
         own_class(tmp_path / "own", "models", Custom(module="net", name="value"), path="x")
 
 
+def meaning(last: str, loss: str, task: str = "binary") -> OutputMeaning:
+    """Return what outputs are; `own` is a layer or a loss of the party's own."""
+    own = Custom(module="own", name="Own")
+    layer = Layer(name=last, custom=own if last == "own" else None)
+    after = Layer(name="Flatten")  # says nothing
+    named = Named(name=loss, custom=own if loss == "own" else None)
+    return OutputMeaning.of((Layer(name="Sequential", inner=(layer, after)),), named, task=task)
+
+
 def test_outputs_that_are_no_probabilities_become_such() -> None:
-    assert meant(np.array([[0.2], [0.7]]), task="binary").tolist() == [0.2, 0.7]
-    assert meant(np.array([[0.0], [7.0]]), task="binary")[0] == 0.5
-    assert meant(np.array([[1.0, 1.0]]), task="binary").tolist() == [0.5]
-    assert meant(np.array([[0.5, 0.25, 0.25]]), task="multi").tolist() == [[0.5, 0.25, 0.25]]
-    assert meant(np.array([[3.0, 3.0, 3.0]]), task="multi")[0] == pytest.approx([1 / 3] * 3)
-    assert meant(np.array([[3.0]]), task="regression").tolist() == [3.0]
-    for outputs, task in (([[1.0, 2.0]], "regression"), ([[1.0]], "multi"), ([[np.nan]], "binary")):
+    softmax = meaning("Softmax", "CrossEntropyLoss", "multi")
+    scores = meaning("Linear", "CrossEntropyLoss", "multi")
+    assert softmax.read(np.array([[0.5, 0.25, 0.25]])).tolist() == [[0.5, 0.25, 0.25]]
+    assert scores.read(np.array([[3.0, 3.0, 3.0]]))[0] == pytest.approx([1 / 3] * 3)
+    two = meaning("Linear", "CrossEntropyLoss")
+    assert two.read(np.array([[1.0, 1.0]])).tolist() == [0.5]
+    assert meaning("Linear", "MSELoss", "regression").read(np.array([[3.0]])).tolist() == [3.0]
+    for outputs, task in (
+        ([[1.0, 2.0]], "regression"),
+        ([[1.0]], "multi"),
+        ([[1.0, 2.0, 3.0]], "binary"),
+        ([[np.nan]], "binary"),
+    ):
         with pytest.raises(BadData):
-            meant(np.array(outputs), task=task)
+            meaning("Linear", "MSELoss", task).read(np.array(outputs))
+
+
+@pytest.mark.parametrize(
+    ("last", "loss", "are_probabilities"),
+    [
+        ("Sigmoid", "BCELoss", True),
+        ("Sigmoid", "own", True),
+        ("Linear", "BCELoss", True),
+        ("Linear", "BCEWithLogitsLoss", False),
+        ("Linear", "own", False),
+        ("own", "BCELoss", True),
+        ("own", "BCEWithLogitsLoss", False),
+    ],
+)
+def test_a_row_means_the_same_whatever_rows_are_beside_it(
+    last: str, loss: str, are_probabilities: bool
+) -> None:
+    one = meaning(last, loss)
+    assert one.is_certain
+    near, beside = one.read(np.array([[0.25]])), one.read(np.array([[0.25], [7.0]]))
+    assert near[0] == beside[0]
+    assert bool(near[0] == 0.25) is are_probabilities
+
+
+def test_a_network_of_ones_own_with_a_loss_of_ones_own_is_judged_by_its_rows() -> None:
+    one = meaning("own", "own")
+    assert not one.is_certain
+    assert one.read(np.array([[0.2], [0.7]])).tolist() == [0.2, 0.7]
+    assert one.read(np.array([[0.0], [7.0]]))[0] == 0.5
 
 
 def plan(**given: Any) -> TrainingPlan:
