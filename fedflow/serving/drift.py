@@ -172,7 +172,7 @@ def drift_of(
     return VersionDrift(
         model.inputs,
         model.text_inputs,
-        scores=[] if model.role == "host" else scores,
+        scores=[] if model.role == "host" and not model.scores_alone else scores,
         reference=reference,
         learned=learned,
         keep=keep,

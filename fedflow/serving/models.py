@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOAD_ID: Final = re.compile(r"[0-9A-Za-z_.-]{1,128}")
-_GUESTS: Final = ("guest", "local")  #: roles whose processes answer callers
+_GUESTS: Final = ("guest", "local")  #: roles whose processes answer callers of vertical models
 
 
 class VersionHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +65,11 @@ class ServedModel:
     model: ServableModel
     lines: dict[str, JoinedRequests[Any, ItemAnswer]]  #: of single requests, by service
     drift: VersionDrift
+
+    @property
+    def answers_callers(self) -> bool:
+        """Tell whether callers may ask it: it is a guest's, or the whole model."""
+        return self.key.role in _GUESTS or self.model.scores_alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +102,7 @@ class ServedModels:
         self._changes = threading.Lock()
         self._prepared: dict[str, ServedModel] = {}
         self._loaded: Mapping[VersionKey, ServedModel] = {}
-        self._guests: Mapping[tuple[str, str], ServedModel] = {}
+        self._answering: Mapping[tuple[str, str], ServedModel] = {}
         self._refused: Mapping[VersionKey, RefusedModel] = {}
 
     def open(self) -> None:
@@ -138,19 +143,22 @@ class ServedModels:
         return any((key.model_id, key.model_version) == version for key in self._loaded)
 
     def of_version(self, model_id: str, model_version: str) -> ServedModel:
-        """Return the share of the guest of a version. Raises: VersionNotLoaded."""
-        served = self._guests.get((model_id, model_version))
+        """Return the share that answers callers: the guest's, of a horizontal model else a host's.
+
+        Raises: VersionNotLoaded.
+        """
+        served = self._answering.get((model_id, model_version))
         if served is not None:
             return served
         raise VersionNotLoaded(model_id=model_id[:300], model_version=model_version[:100])
 
     def of_host(self, party_id: str, model_id: str, model_version: str) -> ServedModel:
-        """Return the share of a host of a version. Raises: VersionNotLoaded."""
+        """Return the share of a host that says its part of a version. Raises: VersionNotLoaded."""
         key = VersionKey(
             role="host", party_id=party_id, model_id=model_id, model_version=model_version
         )
         served = self._loaded.get(key)
-        if served is None:
+        if served is None or served.model.scores_alone:  # whose scores are no matter of a guest
             raise VersionNotLoaded(model_id=model_id[:300], model_version=model_version[:100])
         return served
 
@@ -274,10 +282,11 @@ class ServedModels:
         )
 
     def _publish(self, loaded: Mapping[VersionKey, ServedModel]) -> None:
-        self._guests = {
+        guests_last = sorted(loaded.items(), key=lambda one: one[0].role in _GUESTS)
+        self._answering = {
             (key.model_id, key.model_version): served
-            for key, served in loaded.items()
-            if key.role in _GUESTS
+            for key, served in guests_last
+            if served.answers_callers
         }
         self._loaded = loaded
 
@@ -338,7 +347,7 @@ def _try(served: ServedModel, sample: Mapping[str, Any] | None) -> None:
             raise LoadRefused(model_version=version, reason=reason)
         if batch.errors:
             return
-        if model.role == "host":
+        if not served.answers_callers:
             model.partial(batch)
         else:
             local = model.local(batch)

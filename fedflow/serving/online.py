@@ -67,6 +67,10 @@ class ServableModel(Protocol):
         """Return the ids of the parties whose parts are needed."""
 
     @property
+    def scores_alone(self) -> bool:
+        """Tell whether this party has the whole model, as of horizontal training."""
+
+    @property
     def digest(self) -> str:
         """Return the digest of the version, common to all its parties."""
 
@@ -80,7 +84,7 @@ class ServableModel(Protocol):
         """Return a host's part of the scores of all rows of a batch."""
 
     def local(self, batch: Any) -> Any:
-        """Return a guest's own part of the scores of all rows of a batch."""
+        """Return this party's own part of the scores of all rows of a batch."""
 
     def merge(self, local: Any, partials: Mapping[str, bytes]) -> Sequence[OnlineScore]:
         """Return a score per row. Raises: FedflowError: a host's part cannot be used."""

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -36,15 +37,20 @@ _MIB: Final = 1 << 20
 _PRIVATE: Final = 0o077
 
 
-def build_share(share: bytes) -> ServableModel:
-    """Return the model of a share's JSON. Raises: FedflowError: why it cannot be served."""
+def build_share(share: bytes, *, nn_folder: Path | None = None) -> ServableModel:
+    """Return the model of a share's JSON; `nn_folder` has this party's own classes of HomoNN.
+
+    Raises: FedflowError: why it cannot be served.
+    """
     from fedflow.serving.scoring.pipeline import build  # a process without models needs none of it
 
-    return build(decode_as(share, DeployedModel))
+    return build(decode_as(share, DeployedModel), nn_folder=nn_folder)
 
 
-def run(settings: ServingSettings, home: Path, *, build: Build = build_share) -> None:
+def run(settings: ServingSettings, home: Path, *, build: Build | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `home` is the folder of this process.
+
+    `build` makes models of shares; None: by `build_share`.
 
     Raises: HomeInUse, HomeNotUsable, PortInUse, BadSetting, ServingStateNotUsable: the process
     cannot start; nothing is left running.
@@ -65,7 +71,8 @@ def run(settings: ServingSettings, home: Path, *, build: Build = build_share) ->
     if file is not None:
         signal.signal(signal.SIGHUP, lambda *_: file.reopen())
     with contextlib.closing(HomeLock(home)):
-        process = ServingProcess(settings, home, build)
+        own = None if settings.nn_folder is None else Path(settings.nn_folder)
+        process = ServingProcess(settings, home, build or partial(build_share, nn_folder=own))
         state_file = None
         try:
             process.open()

@@ -136,6 +136,8 @@ class ServingSettings(SettingsSection, frozen=True, kw_only=True):
     features: FeatureSettings = FeatureSettings()  #: a host's
     #: a guest's, for what callers do not send; without a source they send all
     guest_features: FeatureSettings = FeatureSettings()
+    #: absolute folder of this party's own models of HomoNN, as the server's `executor.nn_folder`
+    nn_folder: Annotated[str, Meta(pattern=r"^/[^\x00]*\Z")] | None = None
     default_service: str | None = None  #: answers requests that name no service
     explicit_version: bool = False  #: requests may name model and version instead of a service
     #: names of the ids that callers may send to the partners; None: any

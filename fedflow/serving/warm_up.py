@@ -72,13 +72,16 @@ class WarmUp:
         ]
         hosts: dict[str, None] = {}
         faults: dict[int, int] = {}
-        for served in self._versions(service):
+        versions = self._versions(service)
+        for served in versions:
             if not served.model.hosts:
                 continue
             for host, part in self._parts.ask(served, rows, deadline_s).items():
                 hosts[host] = None
                 for row, answer in part.errors.items():
                     faults.setdefault(row, answer.retcode)
+        if not any(served.model.hosts for served in versions):
+            raise BadServingRequest(reason="no version of the service asks other parties")
         counts = Counter(str(code) for code in faults.values())
         return WarmedRows(
             rows=len(rows),

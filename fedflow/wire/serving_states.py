@@ -23,6 +23,7 @@ class ServedVersion(msgspec.Struct, frozen=True, kw_only=True):
     inputs: list[str] = []  #: columns that rows should have
     texts: list[str] = []  #: those of text
     hosts: list[str] = []  #: parties that are asked for their part
+    answers_callers: bool | None = None  #: None: an older process, where a guest does
 
 
 class SplitPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ class LinearShare(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, float]
     intercept: float = 0.0
     damaged: bool = False
+    whole: bool = False  #: the party has the whole model, as of horizontal training
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class LinearModel:
         self.inputs = tuple(share.weights)
         self.text_inputs = frozenset[str]()
         self.labels = (0, 1)
-        self.hosts = tuple(share.roles.get("host", ()))
+        self.scores_alone = share.whole
+        self.hosts = () if share.whole else tuple(share.roles.get("host", ()))
         self.digest = share.digest
         self._share = share
 

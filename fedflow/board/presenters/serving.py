@@ -91,11 +91,7 @@ class VersionRow:
     inputs: Sequence[str]
     texts: Sequence[str]
     hosts: Sequence[str]
-
-    @property
-    def answers_callers(self) -> bool:
-        """Tell whether a service can be bound to it."""
-        return self.role in _GUESTS and bool(self.loaded_at)
+    answers_callers: bool  #: a service can be bound to it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +175,7 @@ class ServingPage:
         return next((one for one in self.services if one.service_id == service_id), None)
 
     def guest_version(self, version: Version) -> VersionRow | None:
-        """Return the guest's share of a version."""
+        """Return the share of a version that answers callers, the guest's before a host's."""
         found = (one for one in self.versions if one.answers_callers)
         return next((o for o in found if (o.model_id, o.model_version) == version), None)
 
@@ -323,12 +319,12 @@ def _version(where: Sequence[tuple[ServingProcessState, int]]) -> VersionRow:
     loaded = [(address, one) for address, one in every if one.status == "loaded"]
     first = (loaded or every)[0][1]
     key = (first.model_id, first.model_version)
+    answers = first.role in _GUESTS if first.answers_callers is None else first.answers_callers
     services = {
         service.service_id
         for process, _ in where
         for service in process.services
-        if first.role in _GUESTS
-        and any((part.model_id, part.model_version) == key for part in service.versions)
+        if answers and any((part.model_id, part.model_version) == key for part in service.versions)
     }
     return VersionRow(
         model_id=first.model_id,
@@ -341,6 +337,7 @@ def _version(where: Sequence[tuple[ServingProcessState, int]]) -> VersionRow:
         inputs=first.inputs,
         texts=first.texts,
         hosts=first.hosts,
+        answers_callers=answers and bool(loaded),
     )
 
 

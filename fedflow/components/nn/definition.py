@@ -103,6 +103,11 @@ def last_layer(layers: tuple[Layer, ...]) -> Layer:
     return flat[-1] if flat else Layer(name="Identity")
 
 
+def own_classes(layers: tuple[Layer, ...]) -> list[Custom]:
+    """Return the classes of the party's own that a network is made of."""
+    return [one.custom for one in _all(layers) if one.custom is not None]
+
+
 def layers_of(define: Any, *, where: str = "nn_define") -> tuple[Layer, ...]:
     """Return the layers that a definition names, in order.
 

@@ -184,6 +184,7 @@ class AdminPortRoutes:
                 "inputs": list(one.model.inputs),
                 "texts": sorted(one.model.text_inputs),
                 "hosts": list(one.model.hosts),
+                "answers_callers": one.answers_callers,
                 "services": _services_of(services, one.key.model_id, one.key.model_version),
             }
             for one in self._models.loaded()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from fedflow.serving.scoring.batch import Batch, Floats, LocalPart, RowHeader, S
 from fedflow.serving.scoring.host_answer import AnswerShape, HostAnswer, answer_of, read_answer
 from fedflow.serving.scoring.predicted import Predicted
 from fedflow.serving.scoring.registry import (
+    ALONE,
     CONSTANTS,
     INPUTS,
     MEASURING,
@@ -41,12 +43,19 @@ from fedflow.serving.scoring.registry import (
 from fedflow.wire.deployed_model import DeployedModel
 
 
-class OnlineScorer(Protocol):
-    """One party's part of a model: at a host `partial` is asked, at the guest the others are."""
+class LocalScorer(Protocol):
+    """A whole model, or the guest's part of one."""
 
     @property
     def predicted(self) -> Predicted:
-        """Return what merged scores mean."""
+        """Return what scores mean."""
+
+    def local(self, batch: Batch) -> NDArray[Any]:
+        """Return what this party knows of rows by itself; rows come first."""
+
+
+class OnlineScorer(LocalScorer, Protocol):
+    """One party's part of a model: at a host `partial` is asked, at the guest the others are."""
 
     @property
     def is_sum(self) -> bool:
@@ -54,9 +63,6 @@ class OnlineScorer(Protocol):
 
     def partial(self, batch: Batch) -> HostAnswer:
         """Return what a host says of rows."""
-
-    def local(self, batch: Batch) -> NDArray[Any]:
-        """Return what the guest knows of rows by itself; rows come first."""
 
     def shape(self, host: int) -> AnswerShape:
         """Return how much a host, from 0, says of each row."""
@@ -102,18 +108,23 @@ class OnlineModel:
         inputs: tuple[str, ...],
         source: RowInput,
         works: Sequence[Work],
-        scorer: OnlineScorer,
+        scorer: LocalScorer,
+        shared: OnlineScorer | None,
         predicted: Predicted,
     ) -> None:
+        """`shared` is the scorer of a vertical model; None: this party has the whole model."""
         self.role = share.role
         self.digest = share.digest
         self.inputs = inputs  #: columns that rows should have
         self.text_inputs = source.header.texts
         self.labels = predicted.labels
-        self.hosts = tuple(share.roles.get("host", ()))  #: party ids, in the conf's order
+        self.scores_alone = shared is None
+        hosts = () if shared is None else share.roles.get("host", ())
+        self.hosts = tuple(hosts)  #: party ids, in the conf's order
         self._source = source
         self._works = works
         self._scorer = scorer
+        self._shared = shared
         self._predicted = predicted
 
     def read(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
@@ -125,23 +136,25 @@ class OnlineModel:
         return self._source.read(rows)
 
     def partial(self, batch: Batch) -> bytes:
-        """Return what this host says of rows. Raises: ValueError: this is no host."""
+        """Return what this host says of rows. Raises: ValueError: it has nothing to say."""
+        if self._shared is None:
+            raise ValueError("each party has the whole model, and says nothing to others")
         if self.role != Role.HOST:
             raise ValueError("the guest asks hosts for their part, and has none to give")
-        return self._scorer.partial(self._worked(batch)).to_bytes()
+        return self._shared.partial(self._worked(batch)).to_bytes()
 
     def local(self, batch: Batch) -> LocalPart:
-        """Return what the guest knows of rows. Raises: ValueError: this is no guest."""
-        if self.role != Role.GUEST:
+        """Return what this party knows of rows. Raises: ValueError: it has no scores."""
+        if self.role != Role.GUEST and not self.scores_alone:
             raise ValueError("only the guest has scores")
         values = self._scorer.local(self._worked(batch))
         return LocalPart(values=values, errors=dict(batch.errors))
 
     def without(self, host: str) -> bytes | None:
         """Return a part of one row that adds nothing; None: the model needs what the host says."""
-        if not self._scorer.is_sum:
+        if self._shared is None or not self._shared.is_sum:
             return None
-        scores = self._scorer.shape(self.hosts.index(host)).scores
+        scores = self._shared.shape(self.hosts.index(host)).scores
         return answer_of(np.zeros(1, np.bool_), scores=np.zeros((1, scores))).to_bytes()
 
     def merge(self, local: LocalPart, partials: Mapping[str, bytes]) -> list[Score]:
@@ -152,24 +165,31 @@ class OnlineModel:
         if more := sorted(set(partials) - set(self.hosts)):
             raise BadPartial(party=more[0][:100], reason="it takes no part in the model")
         errors, answers = dict(local.errors), []
+        if self._shared is None:
+            return self._predicted.scores(local.values, errors)
         for number, party in enumerate(self.hosts):
-            answer = self._answer(number, party, partials.get(party), rows=len(local.values))
+            answer = self._answer(
+                self._shared, number, party, partials.get(party), rows=len(local.values)
+            )
             for row in np.flatnonzero(answer.failed).tolist():
                 errors.setdefault(row, f"host {party} cannot score this row")
             answers.append(answer)
         with np.errstate(over="ignore", invalid="ignore"):
-            merged = self._scorer.merged(local.values, answers)
+            merged = self._shared.merged(local.values, answers)
         return self._predicted.scores(merged, errors)
 
-    def _answer(self, number: int, party: str, payload: object, *, rows: int) -> HostAnswer:
+    @staticmethod
+    def _answer(
+        scorer: OnlineScorer, number: int, party: str, payload: object, *, rows: int
+    ) -> HostAnswer:
         """Return what a host says. Raises: BadPartial."""
         try:
             answer = read_answer(payload)
             if len(answer.failed) != rows:
                 raise ValueError(f"it is of {len(answer.failed)} rows, not of {rows}")
-            if answer.shape != self._scorer.shape(number):
+            if answer.shape != scorer.shape(number):
                 raise ValueError("it is of another model")
-            self._scorer.check(number, answer)
+            scorer.check(number, answer)
         except ValueError as exc:
             reason = "there is none" if payload is None else str(exc)
             raise BadPartial(party=party, reason=reason) from exc
@@ -182,8 +202,8 @@ class OnlineModel:
         return batch
 
 
-def build(share: DeployedModel) -> OnlineModel:
-    """Return the model of a share.
+def build(share: DeployedModel, *, nn_folder: Path | None = None) -> OnlineModel:
+    """Return the model of a share; `nn_folder` has this party's own classes of HomoNN.
 
     Raises: UnservableModel: a module cannot be served, a stored model is missing or damaged, or the
         components do not follow each other from one input to one model.
@@ -194,7 +214,7 @@ def build(share: DeployedModel) -> OnlineModel:
     model = _only_model(components)
     chain = _chain(components, model.name)
     scorecard = _after(components, model.name)
-    return _Built(share=share, chain=chain).with_model(model, scorecard)
+    return _Built(share=share, chain=chain, nn_folder=nn_folder).with_model(model, scorecard)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,12 +223,16 @@ class _Built:
 
     share: DeployedModel
     chain: Sequence[Component]  #: from the input on
+    nn_folder: Path | None
 
     def with_model(self, model: Component, after: Component | None) -> OnlineModel:
         """Return the whole. Raises: UnservableModel."""
         source, header, works, constants = self._rows(model)
         with _unservable(model.name):
-            scorer: OnlineScorer = maker(MODELS[_module(model)])(self._source(model, header))
+            place = MODELS.get(_module(model))
+            made = maker(place or ALONE[_module(model)])(self._source(model, header))
+            scorer: LocalScorer = made
+            shared: OnlineScorer | None = made if place else None
         predicted = scorer.predicted
         if after is not None:
             with _unservable(after.name):
@@ -220,6 +244,7 @@ class _Built:
             source=_WithConstants(source, constants) if constants else source,
             works=works,
             scorer=scorer,
+            shared=shared,
             predicted=predicted,
         )
 
@@ -268,6 +293,7 @@ class _Built:
             site=Site(Role(share.role), PartyId(share.party_id)),
             guest=Site(Role.GUEST, PartyId(next(iter(share.roles.get("guest", ())), ""))),
             hosts=tuple(Site(Role.HOST, PartyId(party)) for party in share.roles.get("host", ())),
+            nn_folder=self.nn_folder,
         )
 
 
@@ -289,7 +315,7 @@ def _components(share: DeployedModel) -> tuple[Component, ...]:
 
 
 def _only_model(components: Sequence[Component]) -> Component:
-    models = [component for component in components if _module(component) in MODELS]
+    models = [component for component in components if _module(component) in {**MODELS, **ALONE}]
     if len(models) != 1:
         names = ", ".join(model.name for model in models) or "none"
         reason = f"it must have one model that predicts; it has {names}"

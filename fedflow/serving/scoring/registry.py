@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fedflow.domain.site import Site
@@ -29,6 +30,8 @@ STEPS: Final[Mapping[str, str]] = {
     "featurescale": "scaling:feature_scale",
     "heterofeaturebinning": "binning:hetero_feature_binning",
     "heterofeatureselection": "columns:hetero_feature_selection",
+    "homofeaturebinning": "binning:homo_feature_binning",
+    "homoonehotencoder": "columns:homo_one_hot_encoder",
     "onehotencoder": "columns:one_hot_encoder",
 }
 MODELS: Final[Mapping[str, str]] = {
@@ -40,6 +43,11 @@ MODELS: Final[Mapping[str, str]] = {
     "heterosshelinr": "sshe:hetero_sshe_linr",
     "heterosshelr": "sshe:hetero_sshe_lr",
 }
+ALONE: Final[Mapping[str, str]] = {
+    "homolr": "linear:homo_lr",
+    "homonn": "network:homo_nn",
+}
+"""Horizontal models: each party has the whole of it, and asks nobody."""
 SCORES: Final[Mapping[str, str]] = {"scorecard": "scorecard:scorecard"}
 """What follows a model and works on its scores."""
 
@@ -62,6 +70,7 @@ class StepSource:
     site: Site
     guest: Site
     hosts: tuple[Site, ...]
+    nn_folder: Path | None = None  #: of this party's own models of HomoNN
 
     def stored(self, *names: str) -> Model:
         """Return the stored model; its param object has one of `names`, if there are any.
@@ -82,7 +91,7 @@ class StepSource:
 def known(module: str) -> bool:
     """Tell whether a module, in lower case, is one that a served model may have."""
     return module in PASSED | MEASURING or any(
-        module in table for table in (INPUTS, CONSTANTS, STEPS, MODELS, SCORES)
+        module in table for table in (INPUTS, CONSTANTS, STEPS, MODELS, ALONE, SCORES)
     )
 
 

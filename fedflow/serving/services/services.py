@@ -247,7 +247,7 @@ class Services:
         except VersionNotLoaded:
             if not self._models.has(one.version):
                 raise
-            reason = "this party is a host of the model; services are bound at its guest"
+            reason = "this party is a host of a vertical model; services are bound at its guest"
             raise BindingRefused(service_id=service_id, reason=reason) from None
 
 

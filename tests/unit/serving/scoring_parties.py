@@ -55,23 +55,38 @@ class Pipeline:
     """Components in a row, trained and deployed; the first reads raw rows."""
 
     def __init__(
-        self, nodes: Sequence[Node], folder: Path, *, sites: Sequence[Site] = PARTIES
+        self,
+        nodes: Sequence[Node],
+        folder: Path,
+        *,
+        sites: Sequence[Site] = PARTIES,
+        nn_folder: Path | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.sites = tuple(sites)
         self.models: dict[str, dict[Site, Model]] = {}
         self._folder = folder
+        self._nn_folder = nn_folder
 
     def train(self, rows: Rows, labels: Sequence[Any]) -> None:
         """Train on raw rows; the guest's column `y` has the labels."""
         labelled = [{"y": label, **row} for row, label in zip(rows[GUEST], labels, strict=True)]
         self._run({**rows, GUEST: labelled}, trains=True)
 
-    def predict(self, rows: Rows) -> dict[str, list[Any]]:
-        """Return the last prediction table of the guest's rows, which have no labels."""
-        return self._run(rows, trains=False)
+    def train_all(self, rows: Rows, labels: Mapping[Site, Sequence[Any]]) -> None:
+        """Train on raw rows of parties that each have labels of their own, in the column `y`."""
+        with_labels = {
+            site: [{"y": label, **row} for row, label in zip(given, labels[site], strict=True)]
+            for site, given in rows.items()
+        }
+        self._run(with_labels, trains=True)
 
-    def _run(self, rows: Rows, *, trains: bool) -> dict[str, list[Any]]:
+    def predict(self, rows: Rows, *, site: Site = GUEST) -> dict[str, list[Any]]:
+        """Return a party's last prediction table of rows, which have no labels."""
+        found: dict[str, list[Any]] = self._run(rows, trains=False)[site].read().to_pydict()
+        return found
+
+    def _run(self, rows: Rows, *, trains: bool) -> dict[Site, Any]:
         tables: dict[Site, Any] = {site: raw(rows[site]) for site in self.sites}
         for node in self.nodes:
             port = ("train_data" if trains else "test_data") if node.trains else "data"
@@ -96,6 +111,7 @@ class Pipeline:
                         work_dir=self._folder / f"{node.name}{trains}",
                         params={s: node.params_of(s) for s in (*self.sites, *arbiter)},
                         inputs=inputs,
+                        nn_folder=self._nn_folder,
                     )
                 )
             if trains:
@@ -103,8 +119,7 @@ class Pipeline:
                 self.models[node.name] = {s: m for s, m in stored.items() if m is not None}
             for site in self.sites:
                 tables[site] = next(iter(outputs[site].data), None)
-        found: dict[str, list[Any]] = tables[GUEST].read().to_pydict()
-        return found
+        return tables
 
     def dsl(self) -> dict[str, Any]:
         """Return the predict DSL that a deploy makes, with components that pass rows on."""
@@ -233,19 +248,21 @@ def _spoilt(rows: Rows) -> tuple[Rows, set[int]]:
     return found, wrong
 
 
-def assert_same(found: Sequence[Score], offline: Mapping[str, Sequence[Any]]) -> None:
+def assert_same(
+    found: Sequence[Score], offline: Mapping[str, Sequence[Any]], *, within: float = 1e-9
+) -> None:
     """Check the scores of rows against a prediction table of the same rows."""
     assert [score.error for score in found] == [None] * len(offline["predict_score"])
     best = [max(s.score) if isinstance(s.score, list) else s.score for s in found]
     np.testing.assert_allclose(
-        np.array(best, dtype=float), offline["predict_score"], rtol=1e-9, atol=1e-9
+        np.array(best, dtype=float), offline["predict_score"], rtol=within, atol=within
     )
     if found[0].label is not None:
         assert [score.label for score in found] == list(offline["predict_result"])
     if "predict_detail" in offline and isinstance(found[0].score, list):
         for score, text in zip(found, offline["predict_detail"], strict=True):
             details = [float(part.split(": ")[1]) for part in text.strip("{}").split(", ")]
-            np.testing.assert_allclose(score.score, details, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(score.score, details, rtol=within, atol=within)
 
 
 def assert_equal_scores(found: Sequence[Score], others: Sequence[Score]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedflow.base.clock import SystemClock
+from fedflow.serving.codes import ServingCode
 from fedflow.serving.learned_references import LearnedReferences
 from fedflow.serving.load_state import LoadState
 from fedflow.serving.metrics import ServingMetrics
@@ -75,3 +76,27 @@ def test_a_version_or_a_time_that_is_none_is_a_mistake_of_the_source() -> None:
     for valid_s in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="no time"):
             FoundFeatures([], valid_s=valid_s)
+
+
+def test_a_whole_model_answers_callers_and_no_other_party(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with closing(StateFile(tmp_path / "state")) as file:
+        models = ServedModels(
+            LoadState(file), build_linear, party_id=None, limits=ServingLimits(),
+            references=LearnedReferences(tmp_path / "references"), clock=clock,
+        )  # fmt: skip
+        for load_id, role in (("a", "host"), ("b", "guest")):
+            share = {**share_of(role), "whole": True}
+            models.prepare(load_id, json.dumps(share).encode(), None)
+            models.commit(load_id)
+            assert models.of_version(MODEL_ID, "v1").head.role == role
+        parts = HostParts(
+            models, Source([{"y0": 1.0}]), settings=ServingSettings(), audit=None,
+            metrics=ServingMetrics(), clock=clock,
+        )  # fmt: skip
+        request = PartnerRequest(
+            guest=GUEST, host=HOST, model_id=MODEL_ID, model_version="v1", digest="digest-v1",
+            request_ids=["r"], ids=[{"id": "1"}],
+        )  # fmt: skip
+        answer = parts.answer(request, clock.monotonic_s() + 30)
+    assert (answer.retcode, answer.partial) == (ServingCode.NO_MODEL, b"")

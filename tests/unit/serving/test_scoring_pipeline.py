@@ -26,7 +26,7 @@ from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
 from fedflow.serving.scoring.host_answer import join_rows, read_answer, rows_of
 from fedflow.serving.scoring.pipeline import OnlineModel, build
-from fedflow.serving.scoring.registry import CONSTANTS, INPUTS, MODELS, SCORES, STEPS, maker
+from fedflow.serving.scoring.registry import ALONE, CONSTANTS, INPUTS, MODELS, SCORES, STEPS, maker
 from fedflow.wire.deployed_model import DeployedModel
 from tests.unit.components.boosting_parties import BASE as TREES
 from tests.unit.components.hetero_lr_parties import GUEST, HOST
@@ -228,7 +228,7 @@ def _paths(
 
 def test_every_module_of_the_registry_exists_and_is_documented() -> None:
     page = DOCS.read_text(encoding="utf-8").lower()
-    for table in (INPUTS, CONSTANTS, STEPS, MODELS, SCORES):
+    for table in (INPUTS, CONSTANTS, STEPS, MODELS, ALONE, SCORES):
         for module, place in table.items():
             assert callable(maker(place))
             assert module in page

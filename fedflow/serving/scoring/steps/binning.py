@@ -1,4 +1,4 @@
-"""HeteroFeatureBinning online: values become bin numbers, or the woe of their bins."""
+"""HeteroFeatureBinning and HomoFeatureBinning online: values become bin numbers, or woe of bins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from fedflow.components.binning.columns import bin_weights
-from fedflow.components.binning.model import PARAM, read_model
+from fedflow.components.binning.homo_params import HomoFeatureBinningParams
+from fedflow.components.binning.model import PARAM, StoredBins, read_model
 from fedflow.components.binning.params import (
     BIN_NUM,
     NOTHING,
@@ -29,7 +30,19 @@ def hetero_feature_binning(source: StepSource) -> OnlineStep:
     if not params.need_run:
         return OnlineStep(header=source.header)
     stored = read_model(source.stored(PARAM))
-    kind, names = stored.output_kind(params), stored.transformed
+    return _step(source, stored, kind=stored.output_kind(params))
+
+
+def homo_feature_binning(source: StepSource) -> OnlineStep:
+    """Return the step. Raises: as `hetero_feature_binning`."""
+    if not source.params(HomoFeatureBinningParams).need_run:
+        return OnlineStep(header=source.header)
+    stored = read_model(source.stored(PARAM))
+    return _step(source, stored, kind=stored.transform_type)
+
+
+def _step(source: StepSource, stored: StoredBins, *, kind: str) -> OnlineStep:
+    names = stored.transformed
     if kind not in (NOTHING, WOE, BIN_NUM):
         raise ValueError(f"its stored model has an unknown kind of output, {kind[:20]!r}")
     source.header.numeric(tuple(stored.points))

@@ -1,4 +1,4 @@
-"""HeteroFeatureSelection, OneHotEncoder and FeatureImputation online."""
+"""HeteroFeatureSelection, OneHotEncoder, HomoOneHotEncoder and FeatureImputation online."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedflow.components.features.cells import CellType, SpecialValues
+from fedflow.components.features.homo_one_hot import PARAM as HOMO_PARAM
+from fedflow.components.features.homo_one_hot import HomoOneHotEncoderParams
 from fedflow.components.features.imputation import FeatureImputationParams, read_fills
 from fedflow.components.features.one_hot import Encoding, OneHotEncoderParams
 from fedflow.components.features.replacing import Value, as_type
@@ -50,9 +52,18 @@ def hetero_feature_selection(source: StepSource) -> OnlineStep:
 
 def one_hot_encoder(source: StepSource) -> OnlineStep:
     """Return the step. Raises: ValueError, BadData: rows and model do not fit."""
-    if not source.params(OneHotEncoderParams).need_run:
+    return _encoding(source, OneHotEncoderParams, "OneHotParam")
+
+
+def homo_one_hot_encoder(source: StepSource) -> OnlineStep:
+    """Return the step. Raises: as `one_hot_encoder`."""
+    return _encoding(source, HomoOneHotEncoderParams, HOMO_PARAM)
+
+
+def _encoding(source: StepSource, kind: type[OneHotEncoderParams], stored: str) -> OnlineStep:
+    if not source.params(kind).need_run:
         return OnlineStep(header=source.header)
-    encoding, header = Encoding.from_model(source.stored("OneHotParam")), source.header
+    encoding, header = Encoding.from_model(source.stored(stored)), source.header
     header.places(tuple(encoding.values))
     columns = tuple(new for name in header.columns for new in encoding.names(name))
     if len(set(columns)) < len(columns):

@@ -1,4 +1,7 @@
-"""HeteroLR, HeteroLinR and HeteroPoisson online: every party adds its columns times its weights."""
+"""HeteroLR, HeteroLinR and HeteroPoisson online: every party adds its columns times its weights.
+
+And HomoLR, whose weights each party has all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedflow.components.horizontal.lr_params import FAMILY as HOMO_LOGISTIC
+from fedflow.components.horizontal.lr_params import HomoLRParams
 from fedflow.components.linear.families import LINEAR, LOGISTIC, POISSON, Family
 from fedflow.components.linear.params import (
     HeteroLinRParams,
@@ -36,6 +41,11 @@ def hetero_linr(source: StepSource) -> LinearScorer:
 def hetero_poisson(source: StepSource) -> LinearScorer:
     """Return the model. Raises: as `hetero_lr`."""
     return _read(source, POISSON, HeteroPoissonParams)
+
+
+def homo_lr(source: StepSource) -> LinearScorer:
+    """Return the model. Raises: as `hetero_lr`."""
+    return _read(source, HOMO_LOGISTIC, HomoLRParams)
 
 
 def _read(source: StepSource, family: Family, kind: type[LinearParams]) -> LinearScorer:
