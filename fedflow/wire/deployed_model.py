@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+HORIZONTAL_MODELS: Final = frozenset({"homolr", "homonn"})
+"""Modules, in lower case, whose models each party has whole."""
+
+
+def is_horizontal(predict_dsl: Mapping[str, Any]) -> bool:
+    """Tell whether a predict DSL has a model that each party can ask by itself."""
+    components = predict_dsl.get("components")
+    return isinstance(components, Mapping) and any(
+        isinstance(one, Mapping) and str(one.get("module", "")).lower() in HORIZONTAL_MODELS
+        for one in components.values()
+    )
 
 
 class DeployedComponent(msgspec.Struct, frozen=True, kw_only=True):

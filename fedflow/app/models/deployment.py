@@ -205,14 +205,21 @@ def named_share(store: Store, model_id: str, name: str) -> ModelVersion:
 
     Raises: as `initiators_share`; BranchNotFound, TagNotFound, TagNotUnique.
     """
-    if ":" in name:  # no id has one
-        from fedflow.app.models.model_names import named_version, site_here  # no job needs it
+    return initiators_share(store, model_id, version_id(store, model_id, name))
 
-        with store.read() as tx:
-            site = site_here(tx, model_id)
-            key = ModelKey(site=site, model_id=model_id, model_version=name)
-            name = named_version(tx, key).model_version
-    return initiators_share(store, model_id, name)
+
+def version_id(store: Store, model_id: str, name: str) -> str:
+    """Return the version that an id, a branch or a tag names.
+
+    Raises: ModelNotFound, BranchNotFound, TagNotFound, TagNotUnique.
+    """
+    if ":" not in name:  # no id has one
+        return name
+    from fedflow.app.models.model_names import named_version, site_here  # no job needs it
+
+    with store.read() as tx:
+        key = ModelKey(site=site_here(tx, model_id), model_id=model_id, model_version=name)
+        return named_version(tx, key).model_version
 
 
 def trained_version(tx: Tx, key: ModelKey) -> ModelVersion:

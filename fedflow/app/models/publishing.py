@@ -6,9 +6,12 @@ it. When all have, every site *commits*, else all *abort*. Each step may be repe
 prepared and never committed the serving processes forget by themselves, so a crash here leaves the
 version loaded at all, at some or at no parties, and another load of it settles that.
 
-Hosts commit before guests do, and unload after them. So a version that a guest has loaded, and may
-bind, its hosts have as well. No request can mix versions meanwhile: parties compare digests in
-every call.
+A horizontal model each party has whole, so it is loaded at each by itself: at all that name serving
+processes, or at the sites of one party if its own server is asked.
+
+Of other models hosts commit before guests do, and unload after them. So a version that a guest has
+loaded, and may bind, its hosts have as well. No request can mix versions meanwhile: parties compare
+digests in every call.
 
 Source: docs/reference/rest.md#models.
 """
@@ -21,9 +24,10 @@ from typing import Any, Final
 
 from fedflow.app.models.deployment import (
     check_source,
-    named_share,
+    initiators_share,
     predict_dsl_of,
     stored_models,
+    version_id,
 )
 from fedflow.app.models.drift_reference import DriftReferences
 from fedflow.app.models.model_changes import UNANSWERED, answer_of, sites_of
@@ -38,6 +42,7 @@ from fedflow.base.errors.models import (
     ModelNotFound,
     ModelsDiffer,
     NoServings,
+    NotModelInitiator,
 )
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
@@ -46,8 +51,9 @@ from fedflow.domain.records import JobKey, Reply
 from fedflow.domain.site import Role, Site
 from fedflow.wire import paths
 from fedflow.wire.commands import PublishModel, PublishStep, plain
-from fedflow.wire.deployed_model import DeployedComponent, DeployedModel
+from fedflow.wire.deployed_model import DeployedComponent, DeployedModel, is_horizontal
 
+_SERVED: Final = (Role.GUEST, Role.HOST)
 _NOT_LOADED: Final = 104  #: of a serving process that has not got a version
 _LEFT_OUT: Final = Reply(retcode=107, retmsg="not asked, as another party did not do it")
 _LATE_S: Final = 120.0  #: a site's serving processes build and test a model meanwhile
@@ -81,9 +87,13 @@ class Publishing(UseCase):
     def load(self, model_id: str | None, version: str) -> Published:
         """Load a deployed version at all serving processes of its parties, or at none.
 
+        A horizontal model is loaded at each party by itself.
+
         Raises: ModelNotFound, ModelNotReady, NotModelInitiator, ModelNotDeployed, NoServings.
         """
         share, load_id = self._share(model_id, version), self._new_load_id()
+        if _is_horizontal(share):
+            return self._load_each(share, load_id)
         guests, hosts = _guests_and_hosts(share)
         replies = self._at(guests + hosts, share, "prepare", load_id)
         if _failed(replies):
@@ -96,12 +106,23 @@ class Publishing(UseCase):
         replies |= self._at(guests, share, "commit", load_id)
         return Published(version=share, replies=replies)
 
+    def _load_each(self, share: ModelVersion, load_id: str) -> Published:
+        """Load a horizontal model at each site, whatever comes of the others."""
+        replies = self._at(self._sites(share), share, "prepare", load_id)
+        ready = [site for site, one in replies.items() if not one.retcode]
+        self._at([site for site in replies if site not in ready], share, "abort", load_id)
+        replies |= self._at(ready, share, "commit", load_id)
+        return Published(version=share, replies=_without_servings(replies))
+
     def unload(self, model_id: str | None, version: str) -> Published:
         """Let all serving processes of a version's parties forget it: hosts when all guests have.
 
         Who has not got it counts as done, unless nobody has. Raises: as `load`.
         """
         share, load_id = self._share(model_id, version), self._new_load_id()
+        if _is_horizontal(share):
+            replies = self._at(self._sites(share), share, "unload", load_id)
+            return Published(version=share, replies=_without_absent(_without_servings(replies)))
         guests, hosts = _guests_and_hosts(share)
         replies = self._at(guests, share, "unload", load_id)
         if any(one.retcode not in (0, _NOT_LOADED) for one in replies.values()):
@@ -155,20 +176,44 @@ class Publishing(UseCase):
         return self._servings
 
     def _share(self, model_id: str | None, version: str) -> ModelVersion:
-        """Return the initiator's share of a version that can be served."""
+        """Return the initiator's share of a version that can be served.
+
+        Of a horizontal model that another party trained it is a share of this server's.
+        """
         if model_id is None:
             with self._store.read() as tx:
                 found = tx.models.find(ModelFilter(model_version=version))
             if not found:
                 raise ModelNotFound(model=f"model version {version}")
             model_id = found[0].key.model_id
-        share = named_share(self._store, model_id, version)
+        share = self._named_share(model_id, version)
         if not share.is_deployed and ":" in version:
             share = self._deployed_from(share)
         if not share.is_deployed:
             raise ModelNotDeployed(model=f"model {model_id} version {version}")
         self._own()
         return share
+
+    def _named_share(self, model_id: str, name: str) -> ModelVersion:
+        version = version_id(self._store, model_id, name)
+        try:
+            return initiators_share(self._store, model_id, version)
+        except NotModelInitiator:
+            with self._store.read() as tx:
+                found = tx.models.find(ModelFilter(model_id=model_id, model_version=version))
+            own = [one for one in found if one.key.site.role in _SERVED and _is_horizontal(one)]
+            if not own:
+                raise
+            return own[0]
+
+    def _sites(self, share: ModelVersion) -> list[Site]:
+        """Return the sites that a horizontal model is loaded at: all, or those of this server."""
+        if share.key.site == share.initiator:
+            return [site for site in sites_of(share.roles) if site.role in _SERVED]
+        which = ModelFilter(model_id=share.key.model_id, model_version=share.key.model_version)
+        with self._store.read() as tx:
+            sites = [one.key.site for one in tx.models.find(which)]
+        return [site for site in sites if site.role in _SERVED]
 
     def _deployed_from(self, share: ModelVersion) -> ModelVersion:
         """Return the newest version that was deployed from a trained one, else that one."""
@@ -198,9 +243,9 @@ class Publishing(UseCase):
             return Reply(retcode=100, retmsg=exc.message, error=exc.name)
 
     def _call(self, share: ModelVersion, site: Site, body: PublishModel) -> Reply:
-        version = share.key.model_version
+        version, initiator = share.key.model_version, share.initiator
         return self._parties.call(
-            share.initiator,
+            initiator if share.key.site == initiator else site,
             site.party_id,
             paths.job_path("model_publish", JobKey(job_id=version, site=site)),
             plain(body),
@@ -240,7 +285,8 @@ class LocalPublishing(UseCase):
             site=incoming.job.site, model_id=body.model_id, model_version=incoming.job_id
         )
         version = self._repository.version(key)
-        check_source(version, incoming, what=f"publish the {key}")
+        if incoming.source_party != key.site.party_id:
+            check_source(version, incoming, what=f"publish the {key}")
         if common_digest(version) != body.digest:
             raise ModelsDiffer(site=key.site, what="a DSL, a role or the initiator")
         match body.step:
@@ -316,6 +362,19 @@ def _guests_and_hosts(share: ModelVersion) -> tuple[list[Site], list[Site]]:
         [site for site in sites if site.role is Role.GUEST],
         [site for site in sites if site.role is Role.HOST],
     )
+
+
+def _is_horizontal(version: ModelVersion) -> bool:
+    dsl = predict_dsl_of(version)
+    return dsl is not None and is_horizontal(dsl)
+
+
+def _without_servings(replies: Mapping[Site, Reply]) -> dict[Site, Reply]:
+    """Return replies where sites without serving processes are done, if another one has some."""
+    if all(one.error == NoServings.__name__ for one in replies.values()):
+        return dict(replies)
+    left_out = Reply(retcode=0, retmsg="left out, as it names no serving processes")
+    return {s: left_out if one.error == NoServings.__name__ else one for s, one in replies.items()}
 
 
 def _failed(replies: Mapping[Site, Reply]) -> bool:

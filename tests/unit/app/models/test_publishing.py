@@ -22,6 +22,8 @@ from fedflow.base.errors.models import (
 from fedflow.client.serving_servers import HttpServingServers
 from fedflow.domain.models.model import common_digest
 from fedflow.domain.site import Site
+from fedflow.serving.scoring.registry import ALONE
+from fedflow.wire.deployed_model import HORIZONTAL_MODELS
 from tests.support.serving_admin import ServingAdmin, serving_admin
 from tests.unit.app.fakes import GUEST, HOST
 from tests.unit.app.models_world import MODEL_ID, TRAINED, Pair, make_pair, put_branch
@@ -55,6 +57,20 @@ def deploy(pair: Pair) -> str:
     done = pair.guest.core.deployment.deploy(asked)
     assert done.outcome.done
     return done.model_version
+
+
+def deploy_horizontal(pair: Pair) -> str:
+    """Return a version whose model each party has whole."""
+    version = deploy(pair)
+    for site in (GUEST, HOST):
+        share = pair.share(site, version)
+        components = {
+            name: {**one, "module": "HomoLR" if name == "step_1" else one["module"]}
+            for name, one in share.inference_dsl["components"].items()
+        }
+        with pair.server(site).store.transaction() as tx:
+            tx.models.put(replace(share, inference_dsl={"components": components}))
+    return version
 
 
 def publishing(pair: Pair, site: Site = GUEST) -> Publishing:
@@ -271,3 +287,63 @@ def test_a_host_without_serving_processes_makes_it_none(pair: Pair, servings: Se
     done = publishing(pair).load(None, version)
     assert done.replies[HOST].error == "NoServings"
     assert not any(one.loaded or one.prepared for one in servings[GUEST])
+
+
+# --- horizontal models ----------------------------------------------------------------------------
+
+
+def test_a_horizontal_model_is_loaded_at_each_party_by_itself(
+    pair: Pair, servings: Servings
+) -> None:
+    version = deploy_horizontal(pair)
+    assert publishing(pair).load(None, version).done
+    assert all(one.steps == ["prepare", "commit"] for one in every(servings))
+    servings[HOST][0].refuses.add("prepare")
+    again = deploy_horizontal(pair)
+    done = publishing(pair).load(None, again)
+    assert {site: one.retcode for site, one in done.replies.items()} == {GUEST: 0, HOST: 107}
+    assert all((MODEL_ID, again) in one.loaded for one in servings[GUEST])
+    assert not servings[HOST][0].prepared
+    pair.network().loses_call = lambda destination, _path: destination == "10000"
+    assert publishing(pair).load(None, version).replies[GUEST].retcode == 0
+    assert publishing(pair).unload(None, again).replies[HOST].retcode == 100
+    assert not any((MODEL_ID, again) in one.loaded for one in servings[GUEST])
+
+
+def test_a_host_loads_and_binds_a_horizontal_model_at_its_own_processes(
+    pair: Pair, servings: Servings
+) -> None:
+    version = deploy_horizontal(pair)
+    at_host = publishing(pair, HOST)
+    done = at_host.load(None, version)
+    assert done.done
+    assert list(done.replies) == [HOST]
+    assert not any(one.loaded or one.steps for one in servings[GUEST])
+    assert [one.retcode for one in at_host.bind("credit", None, version)] == [0]
+    assert servings[HOST][0].bound == {"credit": (MODEL_ID, version)}
+    assert at_host.unload(None, version).done
+    assert not servings[HOST][0].loaded
+
+
+@pytest.mark.parametrize("absent", [GUEST, HOST])
+def test_a_party_without_serving_processes_is_left_out_of_a_horizontal_load(
+    pair: Pair, servings: Servings, absent: Site
+) -> None:
+    version = deploy_horizontal(pair)
+    other = HOST if absent == GUEST else GUEST
+    server = pair.server(absent)
+    server.servings = None
+    server.boot()
+    pair.live()
+    done = publishing(pair, other).load(None, version)
+    assert done.done
+    assert all(one.loaded for one in servings[other])
+    if absent == HOST:
+        assert done.replies[HOST].retmsg == "left out, as it names no serving processes"
+        assert publishing(pair).unload(None, version).done
+    with pytest.raises(NoServings):
+        publishing(pair, absent).load(None, version)
+
+
+def test_what_can_be_served_alone_is_known_at_both_ends() -> None:
+    assert set(ALONE) == HORIZONTAL_MODELS
