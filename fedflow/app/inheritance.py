@@ -118,6 +118,10 @@ class Inheritance(UseCase):
             raise InheritanceRefused(earlier_job=job_id, reason=f"it is not known at {site}")
         self._check(job_id, old, spec, components)
         own = [name for name in components if spec.runs_at(name, site)]
+        for name in own:
+            figures = [figure for figure in old.figures if figure.component == name]
+            if figures:
+                tx.jobs.set_figures(job.key, name, figures, now_ms=job.created_ms)
         return {name: _take_task(tx, old, job, name) for name in own}
 
 

@@ -195,7 +195,7 @@ def query_page(body: BoardPageBody) -> Response:
 def update(body: NotesBody) -> Response:
     """Store people's notes about a job: any text."""
     site = body.site
-    services().jobs.set_notes(body.job_id, site.role.value, site.party_id, body.notes)
+    services().jobs.set_notes(body.job_id, site.role.value, site.party_id, **body.changes)
     return _success(msg="success")
 
 

@@ -67,7 +67,7 @@ def notes(job_id: str) -> Response:
     site = services().jobs.job(job_id).key.site
     role = request.form.get("role") or site.role.value
     party_id = request.form.get("party_id") or site.party_id
-    services().jobs.set_notes(job_id, role, party_id, text)
+    services().jobs.set_notes(job_id, role, party_id, notes=text)
     return _back(job_id, t("The notes were saved."))
 
 

@@ -51,18 +51,21 @@ for _one in (*COMMANDS, *job_history.COMMANDS):
     metavar="KEY",
     help="Key of this submit, for a week: a repeat with the same key gives the same job.",
 )
+@click.option("--name", metavar="TEXT", help="What people call the job.")
 @click.option("--strict", is_flag=True, help="Refuse the job where it would only be warned of.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
 def submit(
     at: Session, *, file: JobFile | None, conf: dict[str, Any] | None, dsl: dict[str, Any] | None,
-    idempotency_key: str | None, strict: bool, wait_: bool,
+    idempotency_key: str | None, name: str | None, strict: bool, wait_: bool,
 ) -> None:  # fmt: skip
     """Submit a job: DSL and conf as two files, or both in one."""
     job = _one_job(file, conf=conf, dsl=dsl)
-    made = at.client.submit(job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict)
-    for name, job_id in made.reused.items():
-        click.echo(f"{clean(name)} is taken over from job {clean(job_id)}.", err=True)
+    made = at.client.submit(
+        job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict, name=name
+    )
+    for component, job_id in made.reused.items():
+        click.echo(f"{clean(component)} is taken over from job {clean(job_id)}.", err=True)
     for warning in made.warnings:
         click.echo(f"Warning: {clean(str(warning))} {clean(warning.hint)}".rstrip(), err=True)
     if wait_:

@@ -73,18 +73,23 @@ def proceed(at: Session, job_id: str, steps: int | None, all_: bool) -> None:
 @session.job_id
 @click.option("-c", "--conf", type=JsonFile(), help="Sections of a conf, for the next rerun.")
 @click.option("--notes", metavar="TEXT", help="Notes, which lists show.")
+@click.option("--name", metavar="TEXT", help="What people call the job here.")
 @session.site_options
 @asks_server
 def update(
-    at: Session, job_id: str, conf: dict[str, Any] | None, notes: str | None, site: Site | None
-) -> None:
-    """Change parameters of an ended job for its next rerun, or its notes."""
-    if conf is None and notes is None:
-        raise click.UsageError("give `--conf` or `--notes`")
+    at: Session, job_id: str, *, conf: dict[str, Any] | None, notes: str | None,
+    name: str | None, site: Site | None,
+) -> None:  # fmt: skip
+    """Change parameters of an ended job for its next rerun, its notes, or its name."""
+    if conf is None and notes is None and name is None:
+        raise click.UsageError("give `--conf`, `--notes` or `--name`")
     changed = at.client.update_parameters(job_id, conf) if conf is not None else None
-    if notes is not None:
-        at.client.note(job_id, notes, site or at.client.own_sites(job_id)[0])
-    value = changed if changed is not None else {"job_id": job_id, "notes": notes}
+    value: Any = {"job_id": job_id} if changed is None else changed
+    for word, text, store in (("notes", notes, at.client.note), ("name", name, at.client.rename)):
+        if text is not None:
+            store(job_id, text, site or at.client.own_sites(job_id)[0])
+            if changed is None:
+                value[word] = text
     at.out.done(value, f"Job {job_id} was changed.")
 
 

@@ -26,6 +26,17 @@ def submit_job(
     return make_job(connection, "job/submit", body, safe=True)
 
 
+def called(conf: Any, name: str | None) -> Any:
+    """Return a conf with another job parameter `name`; None leaves it as it is."""
+    if name is None or not isinstance(conf, dict):
+        return conf
+    parameters = conf.get("job_parameters")
+    parameters = parameters if isinstance(parameters, dict) else {}
+    common = parameters.get("common")
+    common = common if isinstance(common, dict) else {}
+    return {**conf, "job_parameters": {**parameters, "common": {**common, "name": name}}}
+
+
 def make_job(
     connection: Connection, command: str, body: Mapping[str, Any], *, safe: bool = False
 ) -> Submitted:

@@ -18,7 +18,7 @@ from fedflow.base.errors.requests import BadDocument
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
-from fedflow.client.created_jobs import submit_job
+from fedflow.client.created_jobs import called, submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
 from fedflow.client.job_file import read_job_file
@@ -73,14 +73,15 @@ class JobCalls:
 
     def submit(
         self, dsl: Document, conf: Document, *, idempotency_key: str | None = None,
-        strict: bool = False,
+        strict: bool = False, name: str | None = None,
     ) -> Submitted:  # fmt: skip
         """Submit a job, a DSL and a runtime conf as FATE writes them, and return its id.
 
         Both are objects or paths of JSON files; a predict job has the DSL `{}`. The call is made
         again if the connection breaks, and makes one job: the server knows it by its key, which is
         a new one unless it is given (1 to 255 characters; for the same job again, for a week).
-        A `strict` job is refused where another one has `warnings` in the answer.
+        A `strict` job is refused where another one has `warnings` in the answer. `name` is what
+        people call it, in place of the job parameter of this name.
 
         Raises: InvalidJobSpec: every mistake with its path. NoRoute. SubmitRefused. BadDocument.
         IdempotencyKeyReused: another job was submitted with the key.
@@ -88,21 +89,23 @@ class JobCalls:
         return submit_job(
             self._connection,
             read_document(dsl),
-            read_document(conf),
+            called(read_document(conf), name),
             idempotency_key=idempotency_key,
             strict=strict,
         )
 
     def submit_file(
         self, path: str | os.PathLike[str], *, idempotency_key: str | None = None,
-        strict: bool = False,
+        strict: bool = False, name: str | None = None,
     ) -> Submitted:  # fmt: skip
         """Submit the job of one file, YAML or `.json`, with the members `dsl` and `conf`.
 
         Raises: as `submit`. BadDocument: with line and column.
         """
         job = read_job_file(path)
-        return self.submit(job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict)
+        return self.submit(
+            job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict, name=name
+        )
 
     def job(self, job_id: str) -> JobStatusView:
         """Return how a job stands at this moment. Raises: JobNotFound."""
@@ -220,6 +223,13 @@ class JobCalls:
     def note(self, job_id: str, text: str, site: Site) -> None:
         """Store notes about a job, which lists show as its description."""
         self._connection.do("job/update", {"job_id": job_id, **_site(site), "notes": text})
+
+    def rename(self, job_id: str, name: str, site: Site) -> None:
+        """Store what people call a job at a site of this server.
+
+        Raises: JobNotFound. BadRequest: it cannot be called so.
+        """
+        self._connection.do("job/update", {"job_id": job_id, **_site(site), "name": name})
 
     def clean(self, job_id: str) -> CleanedUp:
         """Delete output tables and metrics that an ended job left at this server."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Site
@@ -32,6 +33,8 @@ class JobLine:
     ended_ms: int | None = None
     progress: int = 0  #: percent of the tasks that ended
     reason: Reason | None = None
+    name: str = ""
+    figures: tuple[Figure, ...] = ()
     description: str = ""  #: notes of people
     user: str = ""
     refused: bool = False  #: it was refused at the submit

@@ -122,5 +122,5 @@ def _has(part: str | None, text: str) -> bool:
 
 
 def _has_anywhere(part: str, job: JobRecord, tags: Collection[str]) -> bool:
-    texts = (job.key.job_id, job.description, job.key.site.party_id, *job.partners, *tags)
-    return any(part in text for text in texts)
+    texts = (job.key.job_id, job.name, job.description, job.key.site.party_id)
+    return any(part in text for text in (*texts, *job.partners, *tags))

@@ -18,6 +18,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
@@ -100,6 +101,8 @@ class JobRecord:
         STANDALONE  #: whose these are; chosen when it was accepted, `domain/job/engines.py`
     )
     queued_ms: int = 0  #: when it began to wait here, in this epoch
+    name: str = ""  #: for people, see `domain/job/names.py`
+    figures: tuple[Figure, ...] = ()  #: of its components at this site, see `domain/job/figures.py`
     description: str = ""
     user: str = ""
     tag: str = ""

@@ -11,6 +11,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message, english, from_structure, structure, verbatim
 from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import Json
@@ -105,6 +106,15 @@ def _reason_from_text(text: str) -> Reason:
     """Return a reason; jobs that wait are read again and again, for one of a few reasons."""
     reason: Reason = _decoded(_reasons, text)
     return reason
+
+
+def figures_to_text(figures: tuple[Figure, ...]) -> str | None:
+    return to_json(figures) if figures else None
+
+
+def figures_from_text(text: str | None) -> tuple[Figure, ...]:
+    """Raises: StoreUnavailable: somebody damaged it."""
+    return () if text is None else tuple(Figure(**figure) for figure in from_json(text))
 
 
 def stop_to_text(stop: StopRequest | None) -> str | None:

@@ -76,6 +76,8 @@ JOB: Final = Table(
         "f_queue_time": TIME_0,  #: when it began to wait here
         "f_denied_time": TIME_NULL,  #: when it was last denied cores
         "f_bytes": BIG_0,  #: about what is stored of it, of another party's job
+        "f_name": "VARCHAR(150) NOT NULL DEFAULT ''",
+        "f_figures": LONG_NULL,  #: see `domain/job/figures.py`
     },
     key=("f_job_id", "f_role", "f_party_id"),
     indexes=(
@@ -87,6 +89,7 @@ JOB: Final = Table(
         "f_start_time, f_end_time, f_elapsed, f_partners_short, f_description_short",
         "f_resource_in_use, f_denied_time",
         "f_status, f_resource_in_use, f_job_id",
+        "f_name, f_job_id",
     ),
 )
 """One party job."""

@@ -14,6 +14,8 @@ from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
 from fedflow.store.codec import (
     document_from_json,
+    figures_from_text,
+    figures_to_text,
     from_json,
     message_from_text,
     message_to_text,
@@ -97,6 +99,7 @@ JSON: Final = single(from_json, to_json)
 DOCUMENT: Final = single(document_from_json, to_json)
 WARNINGS: Final = single(lambda text: tuple(JobWarning(**w) for w in from_json(text)), to_json)
 JSON_OR_NONE: Final = single(_or_none(from_json), _or_none(to_json))
+FIGURES: Final = single(figures_from_text, figures_to_text)
 REASON: Final = single(reason_from_text, reason_to_text)
 MESSAGE: Final = single(message_from_text, message_to_text)
 SITE: Final = Kind(site_of, site_columns)

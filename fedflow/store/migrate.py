@@ -9,7 +9,7 @@ from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.store import SchemaTooNew
-from fedflow.store.job_tables import SCHEDULED_PARTY_TASK, TASK
+from fedflow.store.job_tables import JOB, SCHEDULED_PARTY_TASK, TASK
 from fedflow.store.schema import Schema
 from fedflow.store.tables import RENDEZVOUS, SCHEMA_VERSION, TABLES
 
@@ -40,10 +40,17 @@ def _elastic(schema: Schema) -> None:
         schema.add_column(table.name, "f_launch", table.columns["f_launch"])
 
 
+def _names(schema: Schema) -> None:
+    for column in ("f_name", "f_figures"):
+        schema.add_column(JOB.name, column, JOB.columns[column])
+    schema.add_index(JOB.name, "f_name, f_job_id")
+
+
 #: a released schema changes by a further step only, beside the change of the declaration
 STEPS: Final[tuple[Step, ...]] = (
     Step(number=1, name="tables", up=_all_tables),
     Step(number=2, name="elastic", up=_elastic),
+    Step(number=3, name="names and figures of jobs", up=_names),
 )
 
 

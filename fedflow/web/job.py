@@ -70,9 +70,16 @@ class PartyJobBody(Body, frozen=True):
 
 
 class NotesBody(PartyJobBody, frozen=True):
-    """People's notes about a job."""
+    """People's notes about a job, and what they call it (fedflow's own)."""
 
-    notes: Text = Text()
+    notes: Text | None = None
+    name: Text | None = None
+
+    @property
+    def changes(self) -> dict[str, Text | None]:
+        """Return both, None for what stays as it is. Without both the notes are removed."""
+        nothing = self.notes is None and self.name is None
+        return {"notes": Text() if nothing else self.notes, "name": self.name}
 
 
 class DataViewBody(Body, frozen=True):
@@ -109,10 +116,10 @@ def stop(body: StopBody) -> Response:
 
 @route(job, "/update", body=NotesBody)
 def update(body: NotesBody) -> Response:
-    """Store people's notes about a job."""
+    """Store people's notes about a job, or what they call it (fedflow's own)."""
     where = body.site
     try:
-        services().jobs.set_notes(body.job_id, where.role.value, where.party_id, body.notes)
+        services().jobs.set_notes(body.job_id, where.role.value, where.party_id, **body.changes)
     except JobNotFound as exc:
         return refusal(envelope.ARGUMENT_ERROR, exc.advice, error=exc)
     return success()

@@ -55,6 +55,7 @@ def job_row(job: JobRecord, kind: type[J]) -> J:
     inherited = job.parameters.get("inheritance_info") or {}
     return kind(
         job_id=job.key.job_id,
+        name=job.name,
         description=job.description,
         tag=job.tag or (JOB_END if job.status in JOB_FINAL else ""),
         user_id=job.user,
@@ -104,6 +105,7 @@ def listed_job(job: JobRecord) -> JobRow:
     return msgspec.structs.replace(
         job_row(job, JobRow),
         party_id=party_number(job.key.site.party_id),
+        figures=job.figures,
         partners=tuple(sorted((party_number(p) for p in job.partners), key=_party_order)),
     )
 

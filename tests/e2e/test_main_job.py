@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.error import FedflowError
-from fedflow.domain.site import Site
+from fedflow.domain.site import Role, Site
 from fedflow.testing.oracle import OracleRun, OracleSettings, train_in_clear
 from tests.e2e.jobs import NAMES, example, upload_data
 from tests.e2e.servers import (
@@ -184,6 +184,17 @@ def test_every_party_sees_its_tasks_with_times_and_full_progress(done: Done) -> 
     assert sorted(set(seen["guest-9999"])) == sorted(set(seen["host-10000"]))
     assert "hetero_lr_0" in seen["arbiter-10000"]
     assert "intersection_0" not in seen["arbiter-10000"]
+
+
+def test_each_party_has_the_figures_that_it_may_see(done: Done) -> None:
+    found = {}
+    for site in (GUEST, HOST):
+        view = done.pair.of(site).client.job(done.job_id)
+        found[site.role] = {f.name: f.value for f in view.figures}
+        assert view.name == f"HeteroLR · breast_{site.role.value}"
+    assert found[Role.GUEST].keys() > {"auc", "ks", "rows", "converged", "iterations"}
+    assert found[Role.GUEST]["rows"] == found[Role.HOST]["rows"] == ROWS
+    assert not found[Role.HOST].keys() & {"auc", "ks"}
 
 
 def test_metrics_summaries_and_outputs_exist_at_both_parties(done: Done, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from fedflow.base.ids import JobId
 from fedflow.base.messages import Message, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.formats import as_strict, read_job
+from fedflow.domain.job.names import job_name
 from fedflow.domain.job.parameters import OBSOLETE
 from fedflow.domain.job.spec import JobSpec, model_id
 from fedflow.domain.job.warning import JobWarning, merged, refuse, warning
@@ -323,6 +324,7 @@ class Submissions(UseCase):
             updated_ms=now_ms,
             ended_ms=now_ms,
             reason=Reason(code=error.name, message=verbatim(error.message)),
+            name=job_name(spec, spec.initiator),
             tag=SUBMIT_FAILED,
         )
         with self._store.transaction() as tx:

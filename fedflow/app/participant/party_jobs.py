@@ -36,6 +36,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message
 from fedflow.domain.job.engines import SPARK
+from fedflow.domain.job.names import job_name
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.reason import Reason
@@ -173,6 +174,7 @@ class PartyJobs(UseCase):
             warnings=_warnings(incoming, spec),
             parameters=parameters.as_json(),
             user=parameters.user,
+            name=job_name(spec, site),
             size_bytes=size,
         )
         tx.jobs.add(record)

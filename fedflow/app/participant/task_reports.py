@@ -29,6 +29,7 @@ from fedflow.base.errors.jobs import TaskNotFound
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message, received
+from fedflow.domain.job.figures import figures_of
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
@@ -192,7 +193,7 @@ class Workers(UseCase):
         reason = _reason(task, report.error) if status is TaskStatus.FAILED else None
         traceback = report.traceback[-_MAX_TRACEBACK:]
         if status in TASK_SUCCEEDED:
-            self._put_outputs(tx, task.key, report)
+            self._put_outputs(tx, task, report)
             put_caches(tx, task, report.caches, now_ms=self._clock.now_ms())
             job = None if model is None else tx.jobs.get(task.key.job)
             if model is not None and job is not None:
@@ -210,7 +211,8 @@ class Workers(UseCase):
         if not self._tasks.finish(tx, task, status, effects, reason=reason, traceback=traceback):
             raise LaunchRefused(launch_id=task.launch_id, task=str(task.key))  # it ended just now
 
-    def _put_outputs(self, tx: Tx, key: TaskKey, report: EndReport) -> None:
+    def _put_outputs(self, tx: Tx, task: TaskRecord, report: EndReport) -> None:
+        key = task.key
         now_ms = self._clock.now_ms()
         for output in report.outputs:
             table = stored(tx, output.table)
@@ -230,6 +232,9 @@ class Workers(UseCase):
             tx.tracking.put_model(model, now_ms=now_ms)
         if report.summary:
             tx.tracking.put_summary(key, report.summary, now_ms=now_ms)
+            figures = figures_of(key.component, task.module, report.summary)
+            if figures:
+                tx.jobs.set_figures(key.job, key.component, figures, now_ms=now_ms)
 
     def _put_metrics(self, tx: Tx, key: TaskKey, metrics: Sequence[MetricBatch]) -> None:
         """Store metric points. `start` counts the points before: a batch that is sent again

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.reason import Reason
@@ -63,6 +64,14 @@ class JobStore(Protocol):
 
     def set_description(self, key: JobKey, text: str, *, now_ms: int) -> None:
         """Store the notes of people about the job."""
+
+    def set_name(self, key: JobKey, name: str, *, now_ms: int) -> None:
+        """Store what people call the job here."""
+
+    def set_figures(
+        self, key: JobKey, component: str, figures: Sequence[Figure], *, now_ms: int
+    ) -> None:
+        """Store the figures of one component in place of its earlier ones."""
 
     def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
         """Store what kind of job it turned out to be, for example `SUBMIT_FAILED`."""

@@ -19,6 +19,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
+from fedflow.domain.job.parameters import name_problem
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.lists import fits_task, main_share, task_page
 from fedflow.domain.reason import Reason
@@ -215,16 +216,29 @@ class Jobs(UseCase):
         remote = _remote_tasks(scheduled, spec, without={t.key for t in own})
         return own + [t for t in remote if fits_task(which, t)]
 
-    def set_notes(self, job_id: str, role: str, party_id: str, notes: str) -> None:
-        """Store the notes of people about this server's party job. Raises: JobNotFound."""
+    def set_notes(
+        self, job_id: str, role: str, party_id: str, *,
+        notes: str | None = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        """Store notes of people about this server's party job, or what they call it.
+
+        Raises: JobNotFound. BadRequest: it cannot be called so.
+        """
         try:
             key = JobKey(job_id=job_id, site=Site(Role(role), PartyId(party_id)))
         except ValueError as exc:
             raise BadRequest(reason=f"{role!r} is not a role") from exc
+        problem = None if name is None else name_problem(name)
+        if problem is not None:
+            raise BadRequest(reason=problem)
+        now_ms = self._clock.now_ms()
         with self._store.transaction() as tx:
             if tx.jobs.get(key) is None:
                 raise JobNotFound(job_id=job_id)
-            tx.jobs.set_description(key, notes, now_ms=self._clock.now_ms())
+            if notes is not None:
+                tx.jobs.set_description(key, notes, now_ms=now_ms)
+            if name is not None:
+                tx.jobs.set_name(key, name, now_ms=now_ms)
 
     def log_dir(self, job_id: str) -> Path:
         """Return the folder with the job's logs. Raises: JobNotFound."""
@@ -253,6 +267,8 @@ class Jobs(UseCase):
             reason = own.reason
         return JobStatusView(
             job_id=job_id,
+            name=job.name,
+            figures=job.figures,
             status=_shown(job.status),
             progress=job.progress,
             reason=None if reason is None else ShownReason.of(reason),

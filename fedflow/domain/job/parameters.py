@@ -38,6 +38,7 @@ Delay = Annotated[int, Meta(ge=0, le=86_400)]  #: seconds
 Span = Annotated[int, Meta(ge=1, le=315_360_000)]  #: seconds
 Memory = Annotated[int, Meta(ge=0, le=1_000_000_000)]  #: MiB
 
+MAX_NAME: Final = 100  #: characters of the name of a job
 PROCESSORS_KEY: Final = "eggroll.session.processors.per.node"  #: in `eggroll_run`: cores per node
 EXECUTORS_KEY: Final = "num-executors"  #: in `spark_run`: nodes
 EXECUTOR_CORES_KEY: Final = "executor-cores"  #: in `spark_run`: cores per node
@@ -106,6 +107,7 @@ class JobParameters:
     idempotency_key: Annotated[str, Meta(max_length=255)] | None = (
         None  #: see `domain/scheduling/submits.py`
     )
+    name: Text = ""  #: fedflow's: what people call the job
     elastic: dict[str, object] | None = (
         None  #: see `domain/job/elastic.py`; None: hosts may not fail
     )
@@ -190,6 +192,15 @@ def merge_job_parameters(layers: Iterable[JsonObject], *, defaults: JobParameter
     return read_as(merged, JobParameters)
 
 
+def name_problem(name: str) -> str | None:
+    """Return what is wrong with a name for a job, None if it can be one."""
+    if not 1 <= len(name) <= MAX_NAME:
+        return f"a name has 1 to {MAX_NAME} characters"
+    if name != name.strip():
+        return "a name neither begins nor ends with a blank"
+    return None if name.isprintable() else "a name has no control characters"
+
+
 def cores_option(options: JsonObject, key: str) -> int | None:
     """Return a count of cores or nodes among engine options (0 if absent), None if it is not one.
 
@@ -229,6 +240,8 @@ def _check(
         report.problem(path, wrong, rule="JobParameterError")
         return
     checked[key] = value
+    if key == "name" and value and (problem := name_problem(str(value))):
+        report.problem(path, problem, rule="JobParameterError")
     if key == "retry_on":
         _check_errors(value, path, report=report)
     if key in _WITHOUT_EFFECT and value:

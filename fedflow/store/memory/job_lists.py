@@ -34,6 +34,8 @@ class MemoryJobLists:
                 ended_ms=job.ended_ms,
                 progress=job.progress,
                 reason=job.reason,
+                name=job.name,
+                figures=job.figures,
                 description=job.description,
                 user=job.user,
                 refused=job.tag == SUBMIT_FAILED,

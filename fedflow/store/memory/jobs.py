@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fedflow.domain.job.amounts import ComputeResources
+from fedflow.domain.job.figures import Figure, with_figures
 from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.lists import fits_job, job_page
 from fedflow.domain.reason import Reason
@@ -152,6 +153,19 @@ class MemoryJobs:
         job = self._jobs.get(key)
         if job is not None:
             self._put(replace(job, description=text, updated_ms=now_ms))
+
+    def set_name(self, key: JobKey, name: str, *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, name=name, updated_ms=now_ms))
+
+    def set_figures(
+        self, key: JobKey, component: str, figures: Sequence[Figure], *, now_ms: int
+    ) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            changed = with_figures(job.figures, component, figures)
+            self._put(replace(job, figures=changed, updated_ms=now_ms))
 
     def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
         job = self._jobs.get(key)

@@ -11,7 +11,7 @@ from fedflow.domain.records import SUBMIT_FAILED, JobFilter
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import JOB_STATUSES
 from fedflow.store.job_tables import JOB
-from fedflow.store.mapper import JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
+from fedflow.store.mapper import FIGURES, JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
 from fedflow.store.session import Session, one_of
 from fedflow.store.sql.job_tags import tags_of
 from fedflow.store.sql.jobs import job_conditions, job_order
@@ -32,6 +32,8 @@ _LINES: Final = Mapper(
         "ended_ms": "f_end_time",
         "progress": "f_progress",
         "reason": REASON("f_reason"),
+        "name": "f_name",
+        "figures": FIGURES("f_figures"),
         "description": "f_description",
         "user": "f_user_id",
         "refused": _REFUSED("f_tag"),

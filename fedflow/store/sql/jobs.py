@@ -8,6 +8,7 @@ from typing import Final
 
 from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, ComputeResources
 from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.figures import Figure, with_figures
 from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -27,6 +28,8 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
+    figures_from_text,
+    figures_to_text,
     from_json,
     reason_to_text,
     short_text,
@@ -36,6 +39,7 @@ from fedflow.store.codec import (
 from fedflow.store.job_tables import JOB
 from fedflow.store.mapper import (
     DOCUMENT,
+    FIGURES,
     FLAG,
     JOB_KEY,
     JSON,
@@ -84,6 +88,8 @@ JOBS: Final = Mapper(
         "memory": "f_memory",
         "engine": _ENGINE("f_engine_name"),
         "queued_ms": "f_queue_time",
+        "name": "f_name",
+        "figures": FIGURES("f_figures"),
         "description": "f_description",
         "user": "f_user_id",
         "tag": "f_tag",
@@ -195,6 +201,22 @@ class SqlJobs:
             f"{_ONE}",
             (text, short_text(text), now_ms, *_key(key)),
         )
+
+    def set_name(self, key: JobKey, name: str, *, now_ms: int) -> None:
+        self._session.write(
+            f"UPDATE t_job SET f_name = ?, f_update_time = ? {_ONE}", (name, now_ms, *_key(key))
+        )
+
+    def set_figures(
+        self, key: JobKey, component: str, figures: Sequence[Figure], *, now_ms: int
+    ) -> None:
+        found = self._session.row(f"SELECT f_figures FROM t_job {_ONE}", _key(key), lock=True)
+        if found is not None:
+            changed = with_figures(figures_from_text(found[0]), component, figures)
+            self._session.write(
+                f"UPDATE t_job SET f_figures = ?, f_update_time = ? {_ONE}",
+                (figures_to_text(changed), now_ms, *_key(key)),
+            )
 
     def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
         self._session.write(
@@ -498,6 +520,7 @@ def job_conditions(which: JobFilter) -> tuple[str, list[Value]]:
     if which.any_part is not None:
         anywhere = ("f_job_id", "f_party_id", _long("f_description"), _long("f_partners"))
         places = [f"INSTR({text}, ?) > 0" for text in anywhere]
+        places.append("f_job_id IN (SELECT f_job_id FROM t_job WHERE INSTR(f_name, ?) > 0)")
         places.append("f_job_id IN (SELECT f_job_id FROM t_job_tag WHERE INSTR(f_name, ?) > 0)")
         if "," in which.any_part:  # it is in none of the partners, which lie between commas
             del places[3]

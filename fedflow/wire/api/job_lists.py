@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from fedflow.domain.job.figures import Figure
 from fedflow.wire.api import PartyNumber, prefixed, without_prefix
 
 
@@ -86,6 +87,7 @@ class JobRow(JobQueryRow, frozen=True, kw_only=True):
     )
 
     partners: tuple[PartyNumber, ...] = ()
+    figures: tuple[Figure, ...] = ()  #: results of its components at this site
 
     def __repr__(self) -> str:
         return f"<Job {self.job_id} at {self.role} {self.party_id}: {self.status}>"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 
@@ -142,6 +143,8 @@ class JobStatusView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[JobWarning, ...] = ()
     components: tuple[str, ...] = ()  #: in the order in which they run
     tasks: tuple[TaskView, ...] = ()  #: the latest attempt of each, in that order
+    name: str = ""  #: what people call it here
+    figures: tuple[Figure, ...] = ()  #: results of its components at this site
     reused: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Component -> id of the job that made its results."""
 

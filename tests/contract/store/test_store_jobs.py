@@ -12,6 +12,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, Moved, Stale
@@ -21,6 +22,35 @@ from fedflow.domain.states import JobEvent, JobStatus
 WARNINGS = tuple(
     JobWarning(code=f"c{n}", path="$.conf", message="odd", hint="mend it") for n in range(3)
 )
+
+
+LOSS = Figure(component="lr_0", name="loss", value=0.25)
+AUC = Figure(component="evaluation_0", name="auc", value=0.98, model="lr_0", part="validate")
+
+
+def test_figures_of_a_component_replace_its_earlier_ones(store, make):
+    better = replace(AUC, value=0.99)
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(figures=(AUC,)))
+        tx.jobs.set_figures(make.job_key(), "lr_0", [LOSS], now_ms=7)
+        tx.jobs.set_figures(make.job_key(), "evaluation_0", [better], now_ms=8)
+        tx.jobs.set_figures(make.job_key("no"), "lr_0", [LOSS], now_ms=9)
+    with store.read() as tx:
+        job = tx.jobs.get(make.job_key())
+        (line,) = tx.job_lists.page(JobFilter(job_id="j1"))
+    assert (job.figures, job.updated_ms) == ((LOSS, better), 8)
+    assert line.figures == job.figures
+
+
+def test_a_job_is_found_by_its_name_whatever_it_was_called_before(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(name="HeteroLR · breast"))
+        tx.jobs.add(make.job("j2", name="Empty"))
+        tx.jobs.set_name(make.job_key("j2"), "with a 名", now_ms=7)
+    with store.read() as tx:
+        names = {part: [line.name for line in tx.job_lists.page(JobFilter(any_part=part))]
+                 for part in ("LR · b", "Empty", "名")}  # fmt: skip
+    assert names == {"LR · b": ["HeteroLR · breast"], "Empty": [], "名": ["with a 名"]}
 
 
 def test_warnings_are_added_once_each(store, make):
@@ -38,7 +68,7 @@ def test_a_full_record_comes_back_equal(store, make):
     job = make.job(
         reason=make.reason(), progress=7, applied_ms=4, returned_ms=5, started_ms=2, ended_ms=9,
         description="d", user="u", tag="t", warnings=WARNINGS[:1], epoch=3, cores=0,
-        train_conf={"role": {"guest": [1]}},
+        train_conf={"role": {"guest": [1]}}, name="HeteroLR · breast", figures=(LOSS, AUC),
     )  # fmt: skip
     with store.transaction() as tx:
         tx.jobs.add(job)

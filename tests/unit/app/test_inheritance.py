@@ -107,10 +107,11 @@ def test_its_model_is_part_of_the_version_that_the_new_job_trains(alone: OneServ
     model = {"alias": "model", "meta_name": "M", "param_name": "P", "meta": {}, "param": {"w": 1}}
     for launch in list(alone.executor.started):
         alone.report(launch.task, "running")
-        alone.report(launch.task, "success", model=model)
+        alone.report(launch.task, "success", model=model, summary={"iters": 3})
     run(alone)
     new = alone.core.submissions.submit(dsl(), document(old, "a")).job_id
     run(alone)
+    assert [(f.component, f.value) for f in alone.job(new, HOST).figures] == [("a", 3.0)]
     versions = {}
     for job_id in (old, new):
         key = trained_key(alone.job(job_id, HOST))

@@ -209,9 +209,12 @@ class FakeServices:
                 return job
         raise JobNotFound(job_id=job_id)
 
-    def set_notes(self, job_id: str, role: str, party_id: str, notes: str) -> None:
+    def set_notes(
+        self, job_id: str, role: str, party_id: str, *,
+        notes: str | None = None, name: str | None = None,
+    ) -> None:  # fmt: skip
         self.job(job_id)
-        self.note("set_notes", job_id, role, party_id, notes)
+        self.note("set_notes", job_id, role, party_id, notes, name)
 
     def log_dir(self, job_id: str) -> Path:
         self.job(job_id)

@@ -133,7 +133,7 @@ def test_jobs_are_stopped_noted_and_run_again(client: FlaskClient, services: Any
     for name in ("pipeline", "a"):
         body = {"job_id": JOB_ID, "component_name": name}
         assert ask(client, "/job/v1/rerun", body)["code"] == 0
-    assert ("set_notes", JOB_ID, "guest", "9999", "<b>any</b> text, 中文!") in services.calls
+    assert ("set_notes", JOB_ID, "guest", "9999", "<b>any</b> text, 中文!", None) in services.calls
     assert ("stop", JOB_ID, "canceled") in services.calls
     assert asked == [((JOB_ID,), None), ((JOB_ID,), ["a"])]
 

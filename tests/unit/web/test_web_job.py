@@ -200,8 +200,18 @@ def test_a_task_query_filters_by_component_and_status(client: FlaskClient) -> No
 def test_notes_answer_exactly_success(client: FlaskClient, services: Any) -> None:
     ask = {"job_id": JOB_ID, "role": "guest", "party_id": 9999, "notes": "n"}
     assert client.post("/v1/job/update", json=ask).json == {"retcode": 0, "retmsg": "success"}
-    assert services.calls[-1] == ("set_notes", JOB_ID, "guest", "9999", "n")
+    assert services.calls[-1] == ("set_notes", JOB_ID, "guest", "9999", "n", None)
     assert client.post("/v1/job/update", json={**ask, "job_id": "no"}).json["retcode"] == 101
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [({"name": "x"}, (None, "x")), ({}, ("", None)), ({"notes": "n", "name": "x"}, ("n", "x"))],
+)
+def test_a_name_leaves_the_notes_as_they_are(client, services, given, kept):
+    ask = {"job_id": JOB_ID, "role": "guest", "party_id": 9999, **given}
+    assert client.post("/v1/job/update", json=ask).json["retcode"] == 0
+    assert services.calls[-1] == ("set_notes", JOB_ID, "guest", "9999", *kept)
 
 
 def test_config_has_what_the_cli_writes_to_files(client: FlaskClient) -> None:

@@ -188,7 +188,7 @@ def test_success_is_stored_with_everything_produced_and_reported_to_the_initiato
         "success",
         outputs=[{"table": ROW, "data_name": "data", "position": 1}],
         model={"alias": "m", "meta_name": "A", "param_name": "B", "meta": {"a": 1}, "param": {}},
-        summary={"auc": 0.9},
+        summary={"auc": 0.9, "iters": 3, "is_converged": True},
         metrics=[{"namespace": "train", "name": "loss", "points": [[0, 1.5]], "meta": {"k": 1}}],
     )
     stored = host.task(task)
@@ -200,7 +200,13 @@ def test_success_is_stored_with_everything_produced_and_reported_to_the_initiato
         model = tx.tracking.model("1", "a", HOST)
         assert model is not None
         assert (model.alias, model.meta) == ("m", {"a": 1})
-        assert tx.tracking.summary("1", "a", HOST) == {"auc": 0.9}
+        summary = tx.tracking.summary("1", "a", HOST)
+        assert summary == {"auc": 0.9, "iters": 3, "is_converged": True}
+        job = tx.jobs.get(task.job)
+        assert job is not None
+        assert [(f.component, f.name, f.value) for f in job.figures] == [
+            ("a", "converged", 1.0), ("a", "iterations", 3.0),
+        ]  # fmt: skip
         (metric,) = tx.tracking.metrics("1", "a", HOST)
         assert metric.points == ((0, 1.5),)
     (report,) = host.outbox("9999")

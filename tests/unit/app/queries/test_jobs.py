@@ -399,15 +399,27 @@ def test_looking_for_what_is_not_here_says_so(alone: OneServer) -> None:
     assert jobs.find(JobFilter(job_id="unknown")) == []
     assert jobs.tasks(TaskFilter(job_id="unknown")) == []
     with pytest.raises(BadRequest):
-        jobs.set_notes("unknown", "nobody", "1", "x")
+        jobs.set_notes("unknown", "nobody", "1", notes="x")
     with pytest.raises(JobNotFound):
-        jobs.set_notes("unknown", "guest", "1", "x")
+        jobs.set_notes("unknown", "guest", "1", notes="x")
 
 
 def test_notes_of_people_are_kept(host: OneServer) -> None:
     host.create()
-    host.core.jobs.set_notes("1", "host", "10000", "for the paper")
+    host.core.jobs.set_notes("1", "host", "10000", notes="for the paper")
     assert host.core.jobs.job("1").description == "for the paper"
+
+
+def test_people_give_a_job_another_name(host: OneServer) -> None:
+    host.create()
+    jobs = host.core.jobs
+    jobs.set_notes("1", "host", "10000", name="for the paper")
+    found = jobs.job("1")
+    assert (found.name, found.description) == ("for the paper", "")
+    assert jobs.status_view("1").name == "for the paper"
+    with pytest.raises(BadRequest, match="a name neither begins"):
+        jobs.set_notes("1", "host", "10000", name=" x", notes="not kept")
+    assert jobs.job("1").description == ""
 
 
 def test_a_job_that_is_asked_for_by_its_id_says_why_since_when_and_until_when(
