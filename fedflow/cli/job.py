@@ -14,7 +14,7 @@ from fedflow.cli import job_history, session
 from fedflow.cli.files import JobFileParam, JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_changes import COMMANDS
-from fedflow.cli.job_view import show_first_error, show_job, wait_for
+from fedflow.cli.job_view import show_figures, show_first_error, show_job, wait_for
 from fedflow.cli.output import clean, duration, moment, number, place
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.client import Client
@@ -100,6 +100,14 @@ def query(at: Session, job_id: str) -> None:
     at.out.result(view, lambda: show_job(at.out, view))
 
 
+@command.command()
+@session.job_id
+@asks_server
+def result(at: Session, job_id: str) -> None:
+    """Show the figures of a job at this server: scores, convergence, rows in common."""
+    show_figures(at.out, at.client.job(job_id))
+
+
 @command.command("list")
 @click.option(
     "-l", "--limit", default=20, show_default=True, type=click.IntRange(0), help="0: all."
@@ -119,6 +127,7 @@ def list_(at: Session, *, limit: int, page: int, status: str | None, tag: str | 
     rows = [
         (
             job.job_id,
+            job.name,
             f"{job.role} {job.party_id}",
             f"{job.status} {number(job.progress)}%" if job.status == "running" and job.progress
             else job.status,
@@ -132,7 +141,7 @@ def list_(at: Session, *, limit: int, page: int, status: str | None, tag: str | 
         if not rows:
             click.echo("No jobs.")
             return
-        at.out.table(("job", "site", "status", "created", "took"), rows)
+        at.out.table(("job", "name", "site", "status", "created", "took"), rows)
         if len(rows) < found.count:
             click.echo(f"{len(rows)} of {found.count}; --page or --limit shows more.")
 

@@ -10,9 +10,10 @@ import click
 from fedflow.base.errors.error import FedflowError
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import WaitInterrupted
-from fedflow.cli.output import Output, clean, console, duration, moment, place
+from fedflow.cli.output import Output, clean, console, duration, moment, number, place
 from fedflow.cli.progress import JobProgress, WhyAgain, progress_table
 from fedflow.client.client import Client
+from fedflow.domain.job.figures import CONVERGED, ITERATIONS, ROWS, progress, scores
 from fedflow.wire.api.jobs import FOLLOWERS, JobStatusView
 
 
@@ -78,6 +79,8 @@ def _from_history(client: Client, job_id: str) -> WhyAgain:
 def show_job(out: Output, view: JobStatusView) -> None:
     """Print a job with all its tasks."""
     click.echo(f"job        {view.job_id}")
+    if view.name:
+        click.echo(f"name       {clean(view.name)}")
     click.echo(f"status     {clean(view.status)} ({view.progress} %)")
     if view.reason and not view.succeeded and not _tells_reason(view):
         click.echo(f"reason     {clean(str(view.reason))}")
@@ -85,6 +88,8 @@ def show_job(out: Output, view: JobStatusView) -> None:
     click.echo(f"created    {moment(view.created_ms)}")
     if view.started_ms is not None and view.ended_ms is not None:
         click.echo(f"took       {duration((view.ended_ms - view.started_ms) / 1000)}")
+    if view.figures:
+        click.echo(f"result     {headline(view)}")
     for component, job_id in view.reused.items():
         click.echo(f"reused     {clean(component)} of job {clean(job_id)}")
     for warning in view.warnings:
@@ -100,11 +105,36 @@ def _show_end(view: JobStatusView) -> None:
     started = view.started_ms if view.started_ms is not None else view.created_ms
     took = duration((view.ended_ms - started) / 1000) if view.ended_ms is not None else None
     click.echo(f"Job {view.job_id}: {clean(view.status)}" + (f" after {took}." if took else "."))
+    if view.succeeded and view.figures:
+        click.echo(f"Result: {headline(view)}")
     if view.reason and not view.succeeded and not _tells_reason(view):
         click.echo(f"Reason: {clean(str(view.reason))}")
     show_first_error(view)
     if view.first_error is not None and not view.succeeded:
         click.echo(f"What helps: `fedflow job explain -j {view.job_id}` says it.")
+
+
+def headline(view: JobStatusView) -> str:
+    """Return the figures of this server's part of a job that count most, in one line."""
+    told = [f"{f.name} {f.value:.4g} ({f.part})" for f in scores(view.figures)]
+    found = progress(view.figures, CONVERGED)
+    counted = progress(view.figures, ITERATIONS)
+    if found is not None:
+        told.append("converged" if found.value else "not converged")
+    if counted is not None:
+        told.append(f"{number(counted.value)} iterations")
+    rows = progress(view.figures, ROWS)
+    if rows is not None:
+        told.append(f"{number(rows.value)} rows in common")
+    return clean(", ".join(told))
+
+
+def show_figures(out: Output, view: JobStatusView) -> None:
+    """Print all figures of a job."""
+    rows = [(f.component, f.model, f.part, f.name, number(f.value)) for f in view.figures]
+    out.note(f"{clean(view.name or view.job_id)}: {clean(view.status)}")
+    none = "No component evaluated, trained or joined anything at this site."
+    out.listing(view, ("component", "model", "rows of", "figure", "value"), rows, none=none)
 
 
 def _tells_reason(view: JobStatusView) -> bool:

@@ -74,6 +74,8 @@ def view(status="success", **more):
         "since_ms": None,
         "deadline_ms": None,
         "warnings": [],
+        "name": "",
+        "figures": [],
         "reused": {},
         "components": ["reader_0"],
         "tasks": [task("guest-9999", "success"), task("host-10000", "success")],

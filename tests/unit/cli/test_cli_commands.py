@@ -111,7 +111,7 @@ SITE = ("-r", "guest", "-p", "9999")
         (("permission", "revoke", "-p", "1"), "or `--all-tables`"),
         (("checkpoint", "get", *MODEL, *SITE, "-c", "a", "--step", "1", "--step-name", "b"),
          "give either"),
-        (("job", "update", "-j", "7"), "give `--conf` or `--notes`"),
+        (("job", "update", "-j", "7"), "give `--conf`, `--notes` or `--name`"),
         (("job", "wait", "-j", "7", "--timeout", "0"), "is not in the range"),
         (("job", "log", "-j", "7", "-f", "--level", "stdout"), "cannot show what"),
         (("job", "dsl", "-d", "/no/such.json", "-c", "a"), "No such file"),

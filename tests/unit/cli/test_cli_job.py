@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 
@@ -256,6 +257,36 @@ def test_query_of_a_failed_job_shows_why_and_is_no_failure_itself(shell, make_vi
 def test_query_prints_the_whole_view_as_json(shell, make_view):
     shell.answer(STATUS, make_view())
     assert shell.json("job", "query", "-j", "7") == make_view()
+
+
+FIGURES = [
+    {"component": "evaluation_0", "name": "auc", "value": 0.98661, "model": "lr_0", "part": "test"},
+    {"component": "lr_0", "name": "converged", "value": 0.0, "model": "", "part": ""},
+    {"component": "lr_0", "name": "iterations", "value": 10.0, "model": "", "part": ""},
+    {"component": "join_0", "name": "rows", "value": 569.0, "model": "", "part": ""},
+]
+
+
+def test_a_job_is_shown_with_its_name_and_its_result(shell, make_view):
+    shell.answer(STATUS, make_view(name="HeteroLR · breast", figures=FIGURES))
+    result = shell("job", "query", "-j", "7")
+    assert "name       HeteroLR · breast" in result.stdout
+    told = "auc 0.9866 (test), not converged, 10 iterations, 569 rows in common"
+    assert f"result     {told}" in result.stdout
+    assert f"Result: {told}" in shell("job", "wait", "-j", "7").stdout
+
+
+def test_the_figures_of_a_job_are_a_table(shell, make_view):
+    shell.answer(STATUS, make_view(name="HeteroLR · breast", figures=FIGURES))
+    result = shell("job", "result", "-j", "7")
+    assert "HeteroLR · breast: success" in result.stdout
+    assert re.search(r"evaluation_0 +lr_0 +test +auc +0\.98661", result.stdout)
+    assert shell.json("job", "result", "-j", "7")["figures"] == FIGURES
+
+
+def test_a_job_without_figures_says_so(shell, make_view):
+    shell.answer(STATUS, make_view())
+    assert "No component evaluated" in shell("job", "result", "-j", "7").stdout
 
 
 def test_an_unknown_job_is_an_error(shell):
