@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.board.job_frame import JobFrame, job_frame
-from fedflow.board.language import language, t
+from fedflow.board.language import language
 from fedflow.board.message_catalog import told
 from fedflow.board.page import (
     board_blueprint,
@@ -51,7 +51,7 @@ def overview(job_id: str, role: str, party_id: str) -> Response:
     frame = job_frame(job_id, role, party_id)
     return page(
         "job.html",
-        title=t("Job {job_id}", job_id=job_id[:60]),
+        title=frame.title,
         nav="jobs",
         job_tags=services().job_tags.of(job_id),
         **frame.values(""),

@@ -28,6 +28,11 @@ class JobFrame:
         return self.share.job
 
     @property
+    def title(self) -> str:
+        """Return what people call the job."""
+        return self.job.name or t("Job {job_id}", job_id=self.job_id[:60])
+
+    @property
     def is_initiator(self) -> bool:
         return self.job.initiator == self.site
 

@@ -175,7 +175,7 @@ def test_ten_thousand_jobs_are_searched_sorted_and_paged(
     page.get_by_role("link", name="Duration").click()
     expect(page.locator("tbody tr").first).to_contain_text(job_id(COUNT))
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Duration")
-    page.get_by_label("Search in ids, notes, parties and tags").fill("<script>document")
+    page.get_by_label("Search in names, ids, notes, parties and tags").fill("<script>document")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.locator("td.notes")).to_contain_text("<script>document.title='owned'</script>")
@@ -192,7 +192,7 @@ def test_the_list_works_without_scripts_and_on_a_phone(
 ) -> None:
     visitor = visit(many, java_script_enabled=False)
     page = visitor.open("/board/jobs")
-    page.get_by_label("Search in ids, notes, parties and tags").fill("run 1234 of")
+    page.get_by_label("Search in names, ids, notes, parties and tags").fill("run 1234 of")
     page.get_by_role("button", name="Find").first.click()
     expect(page.locator("tbody tr")).to_have_count(1)
     narrow = visit(many)

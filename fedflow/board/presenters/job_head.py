@@ -8,6 +8,7 @@ from typing import Any, Final
 from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
+from fedflow.board.presenters.results import Tile, tiles
 from fedflow.domain.job.conf import ALL, mode_of
 from fedflow.domain.job.spec import model_id_of
 from fedflow.domain.records import SUBMIT_FAILED, JobRecord
@@ -57,6 +58,7 @@ class Head:
     stopping: str
     end: End | None  #: why it ended, if it did not succeed
     ended_well: str  #: a sentence about its success
+    tiles: tuple[Tile, ...]  #: its results
     error_site: Site | None  #: where the first error was
     may: May
     model_id: str
@@ -94,6 +96,7 @@ def head(seen: SiteJob, now_ms: int) -> Head:
         stopping=seen.stop.reason.message if seen.stop is not None and not final else "",
         end=end if not good else None,
         ended_well=end.message if good and end is not None else "",
+        tiles=tiles(job.figures),
         error_site=_site(end.site) if end is not None and end.site else None,
         may=_may(seen, final=final),
         model_id=model_id,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.board.presenters.paging import number_of, whole
+from fedflow.board.presenters.results import headline
 from fedflow.domain.job_lines import JobLine
 from fedflow.domain.records import Between, JobFilter, Order, Sort
 from fedflow.domain.site import Role, Site
@@ -179,6 +180,7 @@ class JobListRow:
     may_stop: bool
     may_rerun: bool
     is_first: bool  #: the row before is of another job
+    result: str  #: the figure that counts most
 
 
 MOST_OTHERS: Final = 4
@@ -205,6 +207,7 @@ def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
                 may_stop=not ended,
                 may_rerun=line.status in _RERUN and not line.refused,
                 is_first=line.key.job_id != known,
+                result=headline(line.figures),
             )
         )
     return found
