@@ -8,7 +8,7 @@ and is what the scheduler decides on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -65,6 +65,11 @@ class TaskKey:
 
     def __str__(self) -> str:
         return f"{self.component} (attempt {self.version}) of job {self.job_id} at {self.site}"
+
+
+def percent(done: Collection[float]) -> int:
+    """Return how far something is whose parts are done to these degrees, 0 to 1; whole percent."""
+    return int(100 * sum(done) / max(1, len(done)) + 1e-9)
 
 
 SUBMIT_FAILED = "submit_failed"  #: tag of a job that some site did not accept
@@ -241,6 +246,13 @@ class ScheduledTask:
     infrastructure_retries: int = 0  #: those of them that a server's failure caused
     cache_key: str | None = None  #: of what its results depend on, see `domain/job/reuse.py`
     inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
+
+    @property
+    def done(self) -> float:
+        """Return which part of it is done, 0 to 1: of what runs, the mean over its sites."""
+        if self.ended_ms is not None:
+            return 1.0
+        return sum(party.progress for party in self.parties) / max(1, len(self.parties))
 
     def retries_left(self, allowed: int) -> int:
         """Return how many of the allowed retries are left after failures of the task itself."""

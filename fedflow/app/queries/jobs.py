@@ -33,6 +33,7 @@ from fedflow.domain.records import (
     TaskFilter,
     TaskKey,
     TaskRecord,
+    percent,
 )
 from fedflow.domain.scheduling.explain import INITIATOR, Wait
 from fedflow.domain.site import Role, Site
@@ -174,11 +175,9 @@ class Jobs(UseCase):
         """
         if scheduled is None or not job.is_initiator or job.status in JOB_FINAL:
             return job
-        ended = sum(t.ended_ms is not None for t in scheduled.tasks)
-        progress = 100 * ended // max(1, len(scheduled.tasks))
         return replace(
             job,
-            progress=max(job.progress, progress),
+            progress=max(job.progress, percent([task.done for task in scheduled.tasks])),
             reason=scheduled.reason or job.reason or self._reason(tx, scheduled, look=look),
             deadline_ms=_deadline_ms(job, scheduled),
         )

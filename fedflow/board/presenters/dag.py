@@ -10,7 +10,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.dsl import Component, Ref, parse_dsl
-from fedflow.domain.records import TaskRecord
+from fedflow.domain.records import TaskRecord, percent
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskStatus, federated_status
 from fedflow.wire.api.job_history import Wait
@@ -280,6 +280,7 @@ class Counts:
 
     total: int
     ended: int
+    percent: int  #: with what runs by its own progress
     by_status: tuple[tuple[str, int], ...]
 
 
@@ -293,5 +294,8 @@ def counts(found: Sequence[ComponentRow]) -> Counts:
     return Counts(
         total=sum(by_status.values()),
         ended=sum(n for s, n in by_status.items() if s in final),
+        percent=percent(
+            [1.0 if r.status in final else r.progress or 0.0 for r in found if r.status]
+        ),
         by_status=tuple(by_status.items()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobRecord, ScheduledJob
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobRecord, ScheduledJob, percent
 from fedflow.domain.states import JobStatus
 from fedflow.store.memory.job_tags import MemoryJobTags
 from fedflow.store.memory.jobs import MemoryJobs
@@ -49,8 +49,7 @@ class MemoryJobLists:
         for job_id in job_ids:
             job = self._schedules.get(job_id)
             if job is not None and job.tasks:
-                ended = sum(task.ended_ms is not None for task in job.tasks)
-                found[job_id] = 100 * ended // len(job.tasks)
+                found[job_id] = percent([task.done for task in job.tasks])
         return found
 
     def counts(self, since_ms: int) -> list[StatusCount]:

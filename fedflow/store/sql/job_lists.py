@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter, percent
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import JOB_STATUSES
 from fedflow.store.job_tables import JOB
@@ -78,14 +78,20 @@ class SqlJobLists:
             return {}
         ids = sorted(job_ids)
         found = self._session.rows(
-            "SELECT f_job_id, COUNT(*), SUM(CASE WHEN f_end_time IS NULL THEN 0 ELSE 1 END) "
+            "SELECT f_job_id, CASE WHEN f_end_time IS NOT NULL THEN 1.0 ELSE COALESCE("
+            "(SELECT AVG(f_progress) FROM t_schedule_party_task AS p WHERE p.f_job_id = t.f_job_id "
+            "AND p.f_component_name = t.f_component_name AND p.f_task_version = t.f_task_version"
+            "), 0.0) END "
             f"FROM t_schedule_task AS t WHERE {one_of('f_job_id', len(ids))} AND NOT EXISTS ("
             "SELECT 1 FROM t_schedule_task AS newer WHERE newer.f_job_id = t.f_job_id "
             "AND newer.f_component_name = t.f_component_name "
-            "AND newer.f_task_version > t.f_task_version) GROUP BY f_job_id",
+            "AND newer.f_task_version > t.f_task_version)",
             ids,
         )
-        return {job_id: 100 * int(ended) // count for job_id, count, ended in found}
+        done: dict[str, list[float]] = {}
+        for job_id, share in found:
+            done.setdefault(job_id, []).append(float(share))
+        return {job_id: percent(shares) for job_id, shares in done.items()}
 
     def counts(self, since_ms: int) -> list[StatusCount]:
         found = self._session.rows(

@@ -89,6 +89,18 @@ def test_progress_counts_the_latest_attempts(store, make):
         assert tx.job_lists.progress([]) == {}
 
 
+def test_a_component_that_runs_counts_by_its_own_progress(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        tx.schedules.start_task("j1", "a", 0, now_ms=1)
+        tx.schedules.report(
+            "j1", "a", 0, make.guest, TaskStatus.RUNNING, reason=None, progress=0.9, now_ms=2
+        )
+        job = tx.schedules.get("j1")
+        sites = len(next(t for t in job.tasks if t.component == "a").parties)
+        assert tx.job_lists.progress(["j1"]) == {"j1": int(100 * 0.9 / sites / len(job.tasks))}
+
+
 def test_tags_are_given_and_taken_once(store):
     with store.transaction() as tx:
         assert tx.job_tags.add("j1", "b", now_ms=1)
