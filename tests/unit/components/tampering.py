@@ -15,7 +15,14 @@ from fedflow.components.nn.homo_nn import HomoNN
 from fedflow.sdk import Site
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import RunResult
-from tests.unit.components.homo_parties import ARBITER, GUEST, HOST, HOST_2, run_homo
+from tests.unit.components.homo_parties import (
+    ARBITER,
+    GUEST,
+    HOST,
+    HOST_2,
+    load_torch,
+    run_homo,
+)
 from tests.unit.components.secure_aggregation.identities import NamedIdentity
 
 Message = dict[str, Any]
@@ -78,6 +85,8 @@ def run_tampered(
 ) -> tuple[dict[Site, RunResult], TamperedFederation]:
     """Run a component at three parties and an arbiter; return the results and what was sent."""
     module, given, port = MODULES[name]
+    if module is HomoNN:
+        load_torch()
     draw = np.random.default_rng(3)
     rows = {}
     for number, site in enumerate(members):

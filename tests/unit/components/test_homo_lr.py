@@ -203,8 +203,8 @@ def test_cross_validation_measures_every_fold_at_every_party(tmp_path: Path) -> 
     found = outputs_of(results)
     assert found[GUEST].model is None
     assert set(found[HOST].summary) == {"fold_num", "fold_0", "fold_1", "fold_2"}
-    names = {metric for _, metric in results[HOST].metrics}
-    assert {"fold_0.validate_fold_0", "fold_2.train_fold_2"} <= names or names
+    folds = {(part, f"{part}_fold_{n}") for part in ("train", "validate") for n in range(3)}
+    assert folds <= set(results[HOST].metrics)
 
 
 def test_every_party_shows_the_loss_of_all_beside_its_own(tmp_path: Path) -> None:
@@ -236,6 +236,31 @@ def test_the_loss_falls_with_every_strategy(tmp_path: Path, name: str) -> None:
     )
     losses = found[ARBITER].summary["loss_history"]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stepwise_param": {"need_stepwise": True}}, "not offered for horizontal models"),
+        ({"encrypt_param": {"method": "aes"}}, "encrypt_param.method"),
+        ({"encrypt_param": {"key_length": 99}}, "encrypt_param.key_length"),
+        ({"multi_class": "multinomial"}, "multi_class"),
+    ],
+    ids=["stepwise", "encryption", "key length", "multinomial"],
+)
+def test_what_is_not_offered_is_refused_by_name(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadParameter, match=said):
+        outputs_of(fit(tmp_path, TWO, **given))
+
+
+def test_parameters_of_paillier_change_nothing(tmp_path: Path) -> None:
+    found = [
+        weights_of(model_at(outputs_of(fit(tmp_path / str(n), TWO, encrypt_param=one)), GUEST))
+        for n, one in enumerate(({"method": "Paillier", "key_length": 1024}, {"method": None}))
+    ]
+    assert np.array_equal(*found)
 
 
 def test_a_robust_strategy_is_refused_with_masks(tmp_path: Path) -> None:
