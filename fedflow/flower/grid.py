@@ -348,15 +348,15 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
         raise self._failure
 
     def _check_hope(self) -> None:
-        """Raises: ComponentFailed: an app looks again and again for nodes that are gone."""
-        if not self._gone:
+        """Raises: ComponentFailed: an app looks again and again for nodes that are gone or late."""
+        if not self._gone and not self._late:
             return
         now_s = monotonic_s()
         self._idle_s = self._idle_s or now_s
         if now_s - self._idle_s > self._limits.round_timeout_s:
-            gone = ", ".join(self.counts.left)
-            reason = f"the app waits for more nodes than are left; gone are {gone}"
-            self._fail(reason)
+            away = [str(self._nodes[node]) for node in self._gone.keys() | self._late.keys()]
+            names = ", ".join(sorted(away))
+            self._fail(f"the app waits for more nodes than are left; gone or late are {names}")
 
 
 def _by_content(messages: list[flower.Message]) -> Iterable[list[int]]:

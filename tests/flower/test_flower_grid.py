@@ -202,19 +202,23 @@ def test_nodes_that_never_start_are_named_if_they_are_needed() -> None:
         grid_of(fed, start_timeout_s=0.1, min_nodes=2).open()
 
 
-def test_an_app_that_waits_for_nodes_that_are_gone_ends() -> None:
+@pytest.mark.parametrize("how", ["gone", "late"])
+def test_an_app_that_waits_for_nodes_that_are_away_ends(how: str) -> None:
     fed = federation()
     hello(fed)
     grid = grid_of(fed, round_timeout_s=0.05)
     grid.open()
-    fed.fail(OTHER, "gone")
+    if how == "gone":
+        fed.fail(OTHER, "gone")
+    else:
+        assert grid.send_and_receive(to_all(content(1.0), nodes=[THIRD])) == []
 
     def look_again_and_again() -> None:
         for _ in range(1000):
             grid.get_node_ids()
             threading.Event().wait(0.01)
 
-    with pytest.raises(ComponentFailed, match="waits for more nodes than are left"):
+    with pytest.raises(ComponentFailed, match=r"waits for more nodes than are left.* host 10001"):
         look_again_and_again()
 
 
