@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 from flwr.app import Context as FlowerContext
@@ -22,6 +24,7 @@ from fedflow.flower.results import ReplyMetrics, ServerResults
 from fedflow.flower.tables import table_files
 from fedflow.sdk import ComponentFailed, Context, Model, Outputs
 
+_FILES_NAMED: Final = 100  #: of those that an app wrote, in its summary
 _APPS: Final[dict[Kind, Any]] = {"serverapp": ServerApp, "clientapp": ClientApp}
 
 
@@ -52,6 +55,7 @@ def _serve(ctx: Context, project: Project) -> Outputs:
         on_replies=results.record,
     )
     app = _loaded(project, "serverapp", ctx)
+    before = _files(ctx.work_dir)
     grid.open()
     with results.observed():
         app(grid=grid, context=context)
@@ -69,6 +73,7 @@ def _serve(ctx: Context, project: Project) -> Outputs:
         "late": counts.late,
         "left": counts.left,
         "metrics": results.latest,
+        **_written(ctx.work_dir, before),
     }
     arrays = results.arrays(context.state, grid.last_arrays)
     data = (arrays_to_table(arrays, ctx.tables),) if ctx.output_names and arrays else ()
@@ -81,6 +86,7 @@ def _take_part(ctx: Context, project: Project) -> Outputs:
     clients = client_sites(params.server_role, ctx.sites)
     number = clients.index(ctx.site)
     context = _context(ctx, project, node_id=SERVER_NODE + 1 + number, number=number)
+    before = _files(ctx.work_dir)
     counts = answer_messages(
         _loaded(project, "clientapp", ctx),
         context,
@@ -89,7 +95,12 @@ def _take_part(ctx: Context, project: Project) -> Outputs:
         hello=_hello(project),
         metrics=ReplyMetrics(ctx.tracker),
     )
-    return Outputs(summary={"messages": counts.messages, "errors": counts.errors})
+    summary = {
+        "messages": counts.messages,
+        "errors": counts.errors,
+        **_written(ctx.work_dir, before),
+    }
+    return Outputs(summary=summary)
 
 
 def _context(ctx: Context, project: Project, *, node_id: int, number: int | None) -> FlowerContext:
@@ -132,6 +143,20 @@ def _limits(ctx: Context) -> GridLimits:
     return GridLimits(
         round_timeout_s=round_s, start_timeout_s=params.start_timeout_s, min_nodes=needed
     )
+
+
+def _written(folder: Path, before: Mapping[str, int]) -> dict[str, Any]:
+    """Return what the app wrote below the folder that it works in, and where that is."""
+    new = {name: size for name, size in _files(folder).items() if before.get(name) != size}
+    if not new:
+        return {}
+    return {"files": dict(islice(new.items(), _FILES_NAMED)), "folder": str(folder)}
+
+
+def _files(folder: Path) -> dict[str, int]:
+    """Return path -> bytes of the files below a folder; links are left out."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder)): path.stat().st_size for path in found}
 
 
 def _hello(project: Project) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.e2e.servers import (
     QUICK,
     ROOT,
     Pair,
+    Party,
     two_parties,
     wait_for,
 )
@@ -42,6 +44,32 @@ app = ServerApp()
 @app.main()
 def main(grid, context):
     raise RuntimeError("the ServerApp of this test fails")
+"""
+
+
+COUNTING_SERVER = """
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    messages = [Message(RecordDict(), node, "query") for node in grid.get_node_ids()]
+    replies = grid.send_and_receive(messages)
+    print("asked", len(messages))
+    with open("total.txt", "w") as file:
+        file.write(str(sum(reply.content["counts"]["rows"] for reply in replies)))
+"""
+COUNTING_CLIENT = """
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+app = ClientApp()
+
+@app.query()
+def query(message, context):
+    first, step = (context.node_config[key] for key in ("partition-id", "num-partitions"))
+    content = RecordDict({"counts": MetricRecord({"rows": len(range(first, 9, step))})})
+    return Message(content, reply_to=message)
 """
 
 
@@ -66,6 +94,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     shutil.copytree(provider / "projects" / "numpy_app", patient)
     code = (patient / "numpy_app" / "server_app.py").read_text()
     (patient / "numpy_app" / "server_app.py").write_text(code.replace("FedAvg()", PATIENT))
+    counting = provider / "projects" / "counting_app"
+    shutil.copytree(provider / "projects" / "numpy_app", counting)
+    (counting / "numpy_app" / "server_app.py").write_text(COUNTING_SERVER)
+    (counting / "numpy_app" / "client_app.py").write_text(COUNTING_CLIENT)
     settings = {**QUICK, "FEDFLOW__PROVIDER__ALLOWED_FOLDERS": json.dumps([str(place)])}
     with two_parties(tmp_path_factory.mktemp("s"), settings=settings) as pair:
         head, *rows = (DATA / "breast_hetero_guest.csv").read_text().splitlines()
@@ -168,6 +200,25 @@ def test_what_a_project_has_not_is_refused_at_the_submit(
     with pytest.raises(FedflowError) as raised:
         pair.guest.client.submit(*flower_job(**parameters))
     assert said in str(raised.value)
+
+
+def test_an_app_without_a_table_writes_files_that_its_summary_names(pair: Pair) -> None:
+    dsl, conf = flower_job()
+    dsl["components"] = {"flower_0": {"module": "FlowerApp"}}
+    conf["component_parameters"] = {"common": {"flower_0": {"app": "counting_app"}}}
+    job_id = pair.guest.client.submit(dsl, conf).job_id
+    ended(pair, job_id, "success")
+    summary = pair.host.client.summary(job_id, "flower_0", site=ARBITER)
+    assert summary["files"] == {"total.txt": 1}
+    assert Path(summary["folder"], "total.txt").read_text() == "9"
+    assert "files" not in pair.guest.client.summary(job_id, "flower_0", site=GUEST)
+    assert printed(pair.host, job_id) == ["asked 2"]
+
+
+def printed(party: Party, job_id: str) -> list[str]:
+    """Return what the ServerApp printed."""
+    (file,) = (party.home / "logs" / job_id / "arbiter").rglob("flower_0/*/stdout.log")
+    return file.read_text().splitlines()
 
 
 def killed_in_mid_run(pair: Pair, *, rejoin: bool, **parameters: Any) -> str:
