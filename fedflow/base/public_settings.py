@@ -18,7 +18,7 @@ SHOWN: Final = (
     "fateflow.address", "fateflow.http_behind_tls_proxy",
     "database.engine", "database.name", "database.host", "database.port",
     "database.max_connections", "database.stale_timeout", "database.synchronous",
-    "routes", "partners", "authentication.client.switch", "authentication.site.switch",
+    "routes", "dial_in", "partners", "authentication.client.switch", "authentication.site.switch",
     "permission.switch", "permission.component", "permission.dataset",
     "fate_on_standalone.standalone.cores_per_node", "fate_on_standalone.standalone.nodes",
     "fate_on_standalone.standalone.memory_per_node",

@@ -310,6 +310,9 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     #: party id -> host:port of its gRPC listener; several servers: addresses with commas between;
     #: exchange://host:port: over the exchange there, sealed for the party
     routes: Mapping[str, str] = {}
+    #: host:port of exchanges that this server keeps connections open to, for calls that come back
+    #: over them: for a server that cannot be called
+    dial_in: tuple[str, ...] = ()
     #: ids of the parties whose calls are answered; null: all with a route, a default one included
     partners: tuple[str, ...] | None = None
     tls: Tls = Tls()
@@ -485,8 +488,11 @@ def check_routes(
     *,
     section: str = "routes",
     over_exchange: bool = False,
+    or_else: str | None = None,
 ) -> None:
-    """Refuse routes that are none; `over_exchange`: they may lead there. Raises: BadSetting."""
+    """Refuse routes that are none; `over_exchange`: they may lead there, `or_else`: a word that may
+    stand in place of one. Raises: BadSetting.
+    """
     for party, address in routes.items():
         path = f"{section}.{party}"
         if not PARTY.fullmatch(party):
@@ -495,8 +501,9 @@ def check_routes(
             text = one.strip()
             at = text.removeprefix(OVER_EXCHANGE) if over_exchange else text
             found = _ROUTE.fullmatch(at)
-            if found is None or not 0 < int(found[2]) < 65536:
-                raise BadSetting(path=path, reason=f"{text!r} is not host:port")
+            if address != or_else and (found is None or not 0 < int(found[2]) < 65536):
+                other = "" if or_else is None else f", and not `{or_else}`"
+                raise BadSetting(path=path, reason=f"{text!r} is not host:port{other}")
         if party == own:
             raise BadSetting(path=path, reason="this is the server's own party")
 
@@ -525,10 +532,17 @@ def _check_parties(settings: Settings) -> None:
 
 def _check_exchanges(settings: Settings) -> None:
     """Refuse routes over an exchange of a server that cannot prove who it is."""
+    needs = "over an exchange, a server needs a party_id and tls"
+    knows_itself = settings.party_id is not None and settings.tls.on
     for party, address in settings.routes.items():
-        if OVER_EXCHANGE in address and (settings.party_id is None or not settings.tls.on):
-            reason = "over an exchange, a server needs a party_id and tls"
-            raise BadSetting(path=f"routes.{party}", reason=reason)
+        if OVER_EXCHANGE in address and not knows_itself:
+            raise BadSetting(path=f"routes.{party}", reason=needs)
+    if settings.dial_in and not knows_itself:
+        raise BadSetting(path="dial_in", reason=needs)
+    for address in settings.dial_in:
+        found = _ROUTE.fullmatch(address.removeprefix(OVER_EXCHANGE))
+        if found is None or not 0 < int(found[2]) < 65536:
+            raise BadSetting(path="dial_in", reason=f"{address!r} is not host:port")
 
 
 def _check_place(settings: Settings) -> None:

@@ -14,6 +14,7 @@ from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.server import home_option
 from fedflow.cli.session import as_json as json_option
+from fedflow.exchange.parties import DIAL_IN
 
 _PREFIX: Final = "FEDFLOW_EXCHANGE__"
 _FOLDER: Final = "exchange"  #: in fedflow's home
@@ -48,7 +49,7 @@ def run(home: Path, conf: Path) -> None:
 @home_option
 @json_option
 def status(home: Path, as_json: bool) -> None:
-    """Show whether the exchange runs, and what parties sent; exit code 4 if none runs."""
+    """Show whether the exchange runs, who dialled in, what was sent; exit code 4 if none runs."""
     from fedflow.base.errors.start import ServerNotReachable
     from fedflow.cli.output import Output
     from fedflow.cli.server_process import find_server
@@ -59,16 +60,22 @@ def status(home: Path, as_json: bool) -> None:
         none = {"running": False, "home": str(folder)}
         out.result(none, lambda: out.note("No exchange runs in this folder."))
         raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
-    traffic = _read(f"{state.url}/traffic")
-    if traffic is None:
+    traffic, parties = (_read(f"{state.url}/{what}") for what in ("traffic", "parties"))
+    if traffic is None or parties is None:
         raise ServerNotReachable(address=state.url, reason="the exchange does not answer")
 
     def text() -> None:
         out.facts([("pid", state.pid), ("parties call", state.grpc), ("status", state.http)])
+        out.table(("party", "address", "dialled in from"), [_party_row(row) for row in parties])
         names = ("source", "destination", "calls", "open", "failed", "bytes_up", "bytes_down")
         out.table(names, [tuple(row[name] for name in names) for row in traffic])
 
-    out.result({"running": True, **asdict(state), "traffic": traffic}, text)
+    out.result({"running": True, **asdict(state), "parties": parties, "traffic": traffic}, text)
+
+
+def _party_row(row: dict[str, Any]) -> tuple[str, str, str]:
+    found = ", ".join(server["from"] for server in row["dialled_in"])
+    return row["party_id"], row["address"], found or ("-" if row["address"] == DIAL_IN else "")
 
 
 def _read(url: str) -> list[dict[str, Any]] | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from fedflow.base.values import dataclass
+
+DIAL_IN: Final = "dial-in"  #: in place of the address of a party that cannot be called
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
 
 from fedflow.base.clock import SystemClock
-from fedflow.exchange.parties import parties_of
-from fedflow.exchange.relay import PartyLines, RelayService
+from fedflow.exchange.dialled import DialledParties
+from fedflow.exchange.parties import DIAL_IN, parties_of
+from fedflow.exchange.relay import RelayService, WaysToParties
 from fedflow.exchange.settings import ExchangeSettings
 from fedflow.exchange.traffic import RelayTraffic
 from fedflow.http.server import HttpServer, HttpSettings
@@ -20,7 +22,7 @@ from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
-from fedflow.wire.exchange import EXCHANGE
+from fedflow.wire.exchange import EXCHANGE, PING_TIMEOUT_S
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,9 @@ class ExchangeProcess:
         self._settings = settings
         self._stack = ExitStack()
         self.traffic = RelayTraffic()
+        self._dialled = DialledParties(
+            party for party, at in settings.parties.items() if at == DIAL_IN
+        )
         self.port = self.status_port = 0
 
     def open(self) -> None:
@@ -57,27 +62,28 @@ class ExchangeProcess:
                 port=settings.port,
                 message_bytes=limits.message_mib * _MIB,
                 calls=limits.calls,
+                ping_timeout_s=PING_TIMEOUT_S,
             ),
             credentials=credentials.for_server(),
         )
         rpc.open()
         self._stack.callback(rpc.stop, _GRACE_S)
         channels = Channels(
-            RouteTable(make_routes((), settings.parties, tls=True)),
+            RouteTable(make_routes((), settings.addresses, tls=True)),
             credentials=credentials.for_client(),
             settings=ChannelSettings(message_bytes=limits.message_mib * _MIB),
         )
-        lines = PartyLines(channels.open_aio_channel)
+        ways = WaysToParties(channels.open_aio_channel, self._dialled)
         self._stack.callback(
-            lambda: asyncio.run_coroutine_threadsafe(lines.close(), rpc.loop).result(10)
+            lambda: asyncio.run_coroutine_threadsafe(ways.close(), rpc.loop).result(10)
         )
         service = RelayService(
             parties_of(settings.parties, settings.pairs),
-            lines,
+            ways,
             self.traffic,
             bytes_per_s=None if limits.mib_per_s is None else limits.mib_per_s * _MIB,
         )
-        rpc.listen([service.add_to])
+        rpc.listen([service.add_to, self._dialled.add_to])
         self.port = rpc.port
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ class ExchangeProcess:
         path = environ.get("PATH_INFO", "")
         status, kind = "200 OK", "application/json"
         if path == "/metrics":
-            kind, body = "text/plain; version=0.0.4", "".join(self.traffic.as_metrics()).encode()
+            kind, body = "text/plain; version=0.0.4", "".join(self._metrics()).encode()
         elif path == "/healthz":
             body = b'{"status":"ok"}'
         elif path == "/readyz":
@@ -100,7 +106,27 @@ class ExchangeProcess:
             )
         elif path == "/traffic":
             body = msgspec.json.encode(self.traffic.as_json())
+        elif path == "/parties":
+            body = msgspec.json.encode(self._parties())
         else:
             status, body = "404 Not Found", b'{"error":"no such route"}'
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return [b"" if environ.get("REQUEST_METHOD") == "HEAD" else body]
+
+    def _parties(self) -> list[dict[str, Any]]:
+        """Return where each party is called, and its servers that dialled in."""
+        servers = defaultdict(list)
+        for party, server in self._dialled.dialled_in():
+            servers[party].append(server)
+        return [
+            {"party_id": party, "address": at, "dialled_in": servers[party]}
+            for party, at in sorted(self._settings.parties.items())
+        ]
+
+    def _metrics(self) -> Iterator[str]:
+        yield from self.traffic.as_metrics()
+        yield "# TYPE fedflow_exchange_dialled_in gauge\n"
+        for row in self._parties():
+            if row["address"] == DIAL_IN:
+                party, servers = row["party_id"], len(row["dialled_in"])
+                yield f'fedflow_exchange_dialled_in{{party="{party}"}} {servers}\n'

@@ -15,12 +15,13 @@ import grpc
 import grpc.aio
 
 from fedflow.base.errors.parties import SealBroken
+from fedflow.exchange.dialled import DialledParties, LineLost
 from fedflow.exchange.parties import Parties
 from fedflow.exchange.traffic import PairTraffic, RelayTraffic
 from fedflow.rpc.client.commands import why
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.streams import BROKEN
-from fedflow.wire.exchange import DESTINATION, METHOD, SAYS, CallKind, read_header
+from fedflow.wire.exchange import DESTINATION, METHOD, SAYS, CallKind, Lane, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +32,19 @@ OpenChannel = Callable[[str], grpc.aio.Channel]
 """Return a new channel to a party."""
 
 
-class PartyLines:
-    """The channels to parties: one for commands and small values, one for big values."""
+class WaysToParties:
+    """Channels to parties with an address, by lane, and the lines of those that dial in."""
 
-    def __init__(self, open_channel: OpenChannel) -> None:
+    def __init__(self, open_channel: OpenChannel, dialled: DialledParties) -> None:
         self._open_channel = open_channel
-        self._open: dict[tuple[str, bool], grpc.aio.Channel] = {}
+        self._dialled = dialled
+        self._open: dict[tuple[str, Lane], grpc.aio.Channel] = {}
 
-    def call(self, party_id: str, kind: CallKind) -> Any:
-        """Return a new call to a party."""
-        key = party_id, kind is CallKind.BULK
+    async def call(self, party_id: str, kind: CallKind, *, source: str) -> Any:
+        """Return a new call to a party. Raises: LineLost."""
+        if party_id in self._dialled:
+            return await self._dialled.call(party_id, kind.lane, source=source)
+        key = party_id, kind.lane
         if key not in self._open:
             self._open[key] = self._open_channel(party_id)
         return self._open[key].stream_stream(METHOD)(metadata=())
@@ -58,14 +62,14 @@ class RelayService:
     def __init__(
         self,
         parties: Parties,
-        lines: PartyLines,
+        ways: WaysToParties,
         traffic: RelayTraffic,
         *,
         bytes_per_s: float | None = None,
     ) -> None:
         """`bytes_per_s`: what one party may send on average, None: any."""
         self._parties = parties
-        self._lines = lines
+        self._ways = ways
         self._traffic = traffic
         self._rates = {
             party: SendingRate(bytes_per_s) for party in parties.known if bytes_per_s is not None
@@ -115,7 +119,11 @@ class RelayService:
             counts.failed += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{SAYS}: it is no call")
         rate = self._rates.get(source)
-        call = self._lines.call(destination, kind)
+        try:
+            call = await self._ways.call(destination, kind, source=source)
+        except LineLost as exc:
+            counts.failed += 1
+            await self._tell(context, destination, exc)
         up = asyncio.create_task(_send(context, call, first, counts, rate))
         del first
         try:
@@ -125,6 +133,8 @@ class RelayService:
         except BROKEN as exc:
             counts.failed += 1
             await self._tell(context, destination, exc)
+        except grpc.aio.BaseError:  # who called is gone
+            logger.info("a caller of party %s is gone", destination, extra={"action": "call_ended"})
         finally:
             up.cancel()
             call.cancel()

@@ -21,6 +21,7 @@ from fedflow.base.settings import (
     check_tls_files,
     parse_section,
 )
+from fedflow.exchange.parties import DIAL_IN
 from fedflow.wire.exchange import EXCHANGE
 
 
@@ -48,13 +49,19 @@ class ExchangeSettings(SettingsSection, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  #: address that parties call
     port: Port = 9390  #: 0 = any free port
     tls: Tls = Tls()  #: the common name of the certificate is `exchange`
-    #: party id -> host:port of its gRPC listener; several servers: commas between
+    #: party id -> host:port of its gRPC listener; several servers: commas between; `dial-in`: it
+    #: cannot be called, and keeps connections to the exchange open
     parties: Mapping[str, str] = {}
     #: pairs of parties that may call each other; null: all
     pairs: tuple[tuple[str, str], ...] | None = None
     limits: ExchangeLimits = ExchangeLimits()
     status: StatusPort = StatusPort()
     log: Log = Log()
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Return where the parties are that can be called."""
+        return {party: at for party, at in self.parties.items() if at != DIAL_IN}
 
 
 def parse_exchange_settings(values: Mapping[str, Any]) -> ExchangeSettings:
@@ -68,7 +75,7 @@ def parse_exchange_settings(values: Mapping[str, Any]) -> ExchangeSettings:
         raise BadSetting(path="tls", reason="an exchange knows parties by their certificates")
     if len(settings.parties) < 2:
         raise BadSetting(path="parties", reason="name two parties or more")
-    check_routes(settings.parties, EXCHANGE, section="parties")
+    check_routes(settings.parties, EXCHANGE, section="parties", or_else=DIAL_IN)
     for pair in settings.pairs or ():
         for party in pair:
             if party not in settings.parties:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,7 +40,7 @@ from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.http.server import HttpServer, HttpSettings
-from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings
+from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings, open_to_exchange
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable
 from fedflow.rpc.client.servers import ServerLinks
@@ -95,12 +96,14 @@ from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.web.relay import Relay
+from fedflow.wire.exchange import PING_TIMEOUT_S
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 if TYPE_CHECKING:
     from fedflow.app.administration_services import Administration
     from fedflow.app.participant.worker_signatures import Signer, WorkerSignatures
     from fedflow.rpc.sealed.incoming import IncomingCalls
+    from fedflow.rpc.server.dial_in import DialIn
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""
@@ -335,6 +338,7 @@ class FedflowServer:
         over_exchange = ExchangeService(lambda: self._incoming_calls(service))
         doors = (self._unary, service, own_door, rendezvous, over_exchange)
         self._rpc.listen([door.add_to for door in doors])
+        self._dial_in(over_exchange)
         built = built_of(app)
         web = HttpSettings(
             connections=connections_of_clients(),
@@ -554,6 +558,33 @@ class FedflowServer:
             admits=self._routes.is_partner,
             pace=self._rpc.pace,
         )
+
+    def _dial_in(self, service: ExchangeService) -> None:
+        """Let calls come over connections of this server's own, if it cannot be called."""
+        if not self.settings.dial_in or self._credentials is None:
+            return
+        from fedflow.rpc.server.dial_in import DialIn  # most servers are called
+
+        credentials = self._credentials.for_client()
+        settings = ChannelSettings(
+            message_bytes=self._rpc.message_bytes, ping_timeout_s=PING_TIMEOUT_S
+        )
+        answer = self._rpc.shares.counting(service.handler, sealed=True).stream_stream
+        for address in self.settings.dial_in:
+            lines = DialIn(
+                address,
+                open_channel=partial(
+                    open_to_exchange, address, credentials=credentials, settings=settings
+                ),
+                answer=partial(answer, None),
+                server_id=self._servers.own_id,
+                rng=SystemRandom(),
+            )  # fmt: skip
+            self._rpc.loop.call_soon_threadsafe(lines.start)
+            self._parts.callback(self._hang_up, lines)
+
+    def _hang_up(self, lines: DialIn) -> None:
+        self._on_loop(lines.stop())
 
     def _sign(self, body: bytes) -> str:
         return self._keys.sign(body)

@@ -8,7 +8,7 @@ follows it, and all later messages, are records that only the other party can op
 from __future__ import annotations
 
 import struct
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from fedflow.base.errors.parties import SealBroken
@@ -16,9 +16,14 @@ from fedflow.base.values import dataclass
 
 SERVICE: Final = "fedflow.v1.Exchange"
 METHOD: Final = f"/{SERVICE}/Call"
+SERVE: Final = f"/{SERVICE}/Serve"  #: a line that a party opens ahead, for one call to it
 DESTINATION: Final = "fedflow-destination"  #: gRPC metadata: the party that is called
+SERVER: Final = "fedflow-server"  #: the same of a line: which of its party's servers opened it
+LANE: Final = "fedflow-lane"  #: the same: what its call may be
+END: Final = b""  #: the message that ends one direction of a line; no call has such a message
 EXCHANGE: Final = "exchange"  #: common name in an exchange's certificate; no party's id
 SAYS: Final = "the exchange"  #: what an exchange itself says of a call begins so
+PING_TIMEOUT_S: Final = 20.0  #: after which a silent connection for lines is taken to be dead
 VERSION: Final = 1
 UNKNOWN_SESSION: Final = b"\x80"  #: the answer to a call of a session that the receiver has not
 
@@ -30,6 +35,18 @@ class CallKind(IntEnum):
     PACKET = 1  #: one command
     MESSAGES = 2  #: small values and notices
     BULK = 3  #: one big value
+
+    @property
+    def lane(self) -> Lane:
+        """Return which connection carries such calls."""
+        return Lane.BIG if self is CallKind.BULK else Lane.SMALL
+
+
+class Lane(StrEnum):
+    """Connections of their own, so that a big value does not delay a command."""
+
+    SMALL = "small"
+    BIG = "big"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -86,7 +86,9 @@ class Exchange:
 
 @contextmanager
 def behind_an_exchange(folder: Path) -> Iterator[tuple[Pair, Exchange]]:
-    """Run an exchange and two parties that know its address, and not each other's."""
+    """Run an exchange and two parties that know its address, and not each other's. It cannot call
+    the host.
+    """
     tls = make_certificates(folder / "tls", GUEST_ID, HOST_ID, "exchange")
     http_g, http_h, grpc_g, grpc_h, port, status = free_ports(6)
     exchange = Exchange(
@@ -99,18 +101,19 @@ def behind_an_exchange(folder: Path) -> Iterator[tuple[Pair, Exchange]]:
                 "certificate": str(tls / "exchange.pem"),
                 "key": str(tls / "exchange.key"),
             },
-            "parties": {GUEST_ID: f"127.0.0.1:{grpc_g}", HOST_ID: f"127.0.0.1:{grpc_h}"},
+            "parties": {GUEST_ID: f"127.0.0.1:{grpc_g}", HOST_ID: "dial-in"},
         },
     )
     over = f"exchange://127.0.0.1:{port}"
+    dials = {"FEDFLOW__DIAL_IN": json.dumps([f"127.0.0.1:{port}"])}
     places = [
         Place(
             home=folder / name, party_id=own, http_port=http, grpc_port=grpc,
-            routes={other: over}, tls=tls, settings=QUICK,
+            routes={other: over}, tls=tls, settings={**QUICK, **more},
         )
-        for name, own, other, http, grpc in (
-            ("guest", GUEST_ID, HOST_ID, http_g, grpc_g),
-            ("host", HOST_ID, GUEST_ID, http_h, grpc_h),
+        for name, own, other, http, grpc, more in (
+            ("guest", GUEST_ID, HOST_ID, http_g, grpc_g, {}),
+            ("host", HOST_ID, GUEST_ID, http_h, grpc_h, dials),
         )
     ]  # fmt: skip
     exchange.start()
@@ -164,9 +167,12 @@ def test_the_exchange_says_what_passed(both: tuple[Pair, Exchange]) -> None:
     assert found["running"] is True
     assert found["pid"] == exchange.process.pid if exchange.process else False
     assert {row["source"] for row in found["traffic"]} == {GUEST_ID, HOST_ID}
+    here = {row["party_id"]: len(row["dialled_in"]) for row in found["parties"]}
+    assert here == {GUEST_ID: 0, HOST_ID: 1}
     metrics = requests.get(f"{exchange.status}/metrics", timeout=10).text
     pairs = f'{{source="{GUEST_ID}",destination="{HOST_ID}"}}'
     assert f"fedflow_exchange_calls_total{pairs}" in metrics
+    assert f'fedflow_exchange_dialled_in{{party="{HOST_ID}"}} 1' in metrics
     assert job_id not in (exchange.home / "exchange.log").read_text()
 
 
@@ -176,7 +182,7 @@ def test_a_party_that_is_down_is_reported_as_that(both: tuple[Pair, Exchange]) -
     try:
         ping = pair.guest.client.parties.ping(HOST_ID)
         assert not ping.ok
-        assert f"the exchange cannot reach party {HOST_ID}" in str(ping)
+        assert f"the exchange cannot reach party {HOST_ID}: it has not dialled in" in str(ping)
     finally:
         pair.host.start().wait_ready()
     pair.wait_connected()

@@ -23,6 +23,7 @@ import pytest
 from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
+from fedflow.exchange.parties import DIAL_IN
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.sealed import agreement
 from fedflow.wire.exchange import DESTINATION, HEADER_BYTES, METHOD, CallHeader, CallKind
@@ -54,6 +55,7 @@ class Line:
 
     guest: DataPlaneServer
     host: DataPlaneServer
+    third: DataPlaneServer
     exchange: TestExchange
     tap: Tap
     authority: Authority
@@ -93,8 +95,10 @@ class _Errors(logging.Handler):
 
 @contextmanager
 def a_line(
-    home: Path, keys: dict[str, MemorySiteKeys], *, settings: FederationSettings = FAST
-) -> Iterator[Line]:
+    home: Path, keys: dict[str, MemorySiteKeys], *, settings: FederationSettings = FAST,
+    dial_in: Sequence[str] = (), keepalive_s: float = 10.0,
+) -> Iterator[Line]:  # fmt: skip
+    """`dial_in`: parties that the exchange cannot call."""
     authority = make_ca()
     parties = list(keys)
     tap, found = Tap(), list[str]()
@@ -116,16 +120,24 @@ def a_line(
             stack.enter_context(servers[party])
         exchange = stack.enter_context(
             TestExchange(
-                {party: f"127.0.0.1:{server.port}" for party, server in servers.items()},
+                {
+                    party: DIAL_IN if party in dial_in else f"127.0.0.1:{server.port}"
+                    for party, server in servers.items()
+                },
                 authority=authority,
                 tap=tap,
+                keepalive_s=keepalive_s,
             )
         )
         for party, server in servers.items():
             server.route_over(exchange.port, [other for other in parties if other != party])
+            if party in dial_in:
+                server.dial_in(exchange.port)
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
-        yield Line(servers["9999"], servers["10000"], exchange, tap, authority, found)
+        yield Line(
+            servers["9999"], servers["10000"], servers["7777"], exchange, tap, authority, found
+        )
 
 
 @pytest.fixture(scope="module")

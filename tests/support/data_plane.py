@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,7 +23,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
-from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings
+from fedflow.rpc.client.channels import CallSealing, Channels, ChannelSettings, open_to_exchange
 from fedflow.rpc.client.routes import Route, Routes, RouteTable, parse_address
 from fedflow.rpc.credentials import Credentials, certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
@@ -29,6 +31,7 @@ from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.sealed.agreement import SiteKeys
 from fedflow.rpc.sealed.incoming import IncomingCalls
+from fedflow.rpc.server.dial_in import DialIn
 from fedflow.rpc.server.exchange import KINDS, ExchangeService
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
 from fedflow.wire.exchange import CallKind
@@ -112,6 +115,7 @@ class DataPlaneServer:
     ) -> None:  # fmt: skip
         """`keys`: it can be called, and calls, over an exchange."""
         self._keys = keys
+        self._dialled: list[DialIn] = []
         self.party = party
         self.settings = settings
         self.directory: Directory | None = None  #: set before the start: one of several servers
@@ -150,6 +154,31 @@ class DataPlaneServer:
         own = frozenset({self.party.party_id})
         self.routes.replace(Routes(local=own, remote=dict.fromkeys(parties, over)))
 
+    def dial_in(self, port: int, *, server_id: str = "one", keepalive_s: float = 10.0) -> DialIn:
+        """Keep connections open to an exchange at a port of this machine, until the stop."""
+        assert self.party.credentials is not None
+        service = ExchangeService(self._incoming_calls)
+        answer = self._rpc.shares.counting(service.handler, sealed=True).stream_stream
+        address = f"127.0.0.1:{port}"
+        lines = DialIn(
+            address,
+            open_channel=partial(
+                open_to_exchange, address, credentials=self.party.credentials.for_client(),
+                settings=ChannelSettings(keepalive_s=keepalive_s, ping_timeout_s=keepalive_s),
+            ),
+            answer=partial(answer, None),
+            server_id=server_id,
+            rng=Random(1),
+        )  # fmt: skip
+        self._rpc.loop.call_soon_threadsafe(lines.start)
+        self._dialled.append(lines)
+        return lines
+
+    def hang_up(self) -> None:
+        """Close the connections to exchanges."""
+        while self._dialled:
+            self._on_loop(self._dialled.pop().stop())
+
     def handle(
         self, session: str, site: Site, *, token: str, incarnation: int = 0
     ) -> FederationHandle:
@@ -178,6 +207,7 @@ class DataPlaneServer:
 
     def stop(self) -> None:
         """Stop both doors."""
+        self.hang_up()
         self._on_loop(self.plane.stop())
         self._rpc.stop(0.0)
 

@@ -15,8 +15,9 @@ from typing import Any, Literal, Self
 import grpc
 import grpc.aio
 
-from fedflow.exchange.parties import parties_of
-from fedflow.exchange.relay import PartyLines, RelayService
+from fedflow.exchange.dialled import DialledParties
+from fedflow.exchange.parties import DIAL_IN, parties_of
+from fedflow.exchange.relay import RelayService, WaysToParties
 from fedflow.exchange.traffic import RelayTraffic
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
@@ -66,7 +67,10 @@ class TestExchange:
 
     __test__ = False
 
-    def __init__(self, addresses: dict[str, str], *, authority: Authority, tap: Tap) -> None:
+    def __init__(
+        self, addresses: dict[str, str], *, authority: Authority, tap: Tap, keepalive_s: float = 10
+    ) -> None:
+        self._keepalive_s = keepalive_s
         self._credentials = credentials_of("exchange", authority)
         self._addresses = addresses
         self._tap = tap
@@ -76,22 +80,29 @@ class TestExchange:
 
     def __enter__(self) -> Self:
         credentials = self._credentials
+        called = {party: at for party, at in self._addresses.items() if at != DIAL_IN}
+        self.dialled = DialledParties(party for party in self._addresses if party not in called)
         channels = Channels(
-            RouteTable(make_routes((), self._addresses, tls=True)),
+            RouteTable(make_routes((), called, tls=True)),
             credentials=credentials.for_client(),
             settings=ChannelSettings(message_bytes=16 * MIB),
         )
         self._rpc = RpcServer(
-            RpcSettings(port=self.port, message_bytes=16 * MIB),
+            RpcSettings(
+                port=self.port,
+                message_bytes=16 * MIB,
+                keepalive_s=self._keepalive_s,
+                ping_timeout_s=2 * self._keepalive_s,
+            ),
             credentials=credentials.for_server(),
         )
         self._rpc.open()
-        lines = _TappedLines(channels.open_aio_channel, self._tap)
-        service = RelayService(parties_of(self._addresses, None), lines, self.traffic)
-        self._rpc.listen([service.add_to])
+        ways = _TappedWays(channels.open_aio_channel, self.dialled, self._tap)
+        service = RelayService(parties_of(self._addresses, None), ways, self.traffic)
+        self._rpc.listen([service.add_to, self.dialled.add_to])
         self.port = self._rpc.port
         self._stack.callback(self._rpc.stop, 0.0)
-        self._stack.callback(self._on_loop, lines.close)
+        self._stack.callback(self._on_loop, ways.close)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,14 +137,16 @@ class TestExchange:
         asyncio.run_coroutine_threadsafe(work(), self._rpc.loop).result(10)
 
 
-class _TappedLines(PartyLines):
-    def __init__(self, open_channel: Callable[[str], grpc.aio.Channel], tap: Tap) -> None:
-        super().__init__(open_channel)
+class _TappedWays(WaysToParties):
+    def __init__(
+        self, open_channel: Callable[[str], grpc.aio.Channel], dialled: DialledParties, tap: Tap
+    ) -> None:
+        super().__init__(open_channel, dialled)
         self._tap = tap
 
-    def call(self, party_id: str, kind: CallKind) -> Any:
+    async def call(self, party_id: str, kind: CallKind, *, source: str) -> Any:
+        found = await super().call(self._tap.redirect.get(party_id, party_id), kind, source=source)
         self._tap.calls += 1
-        found = super().call(self._tap.redirect.get(party_id, party_id), kind)
         return _TappedCall(found, self._tap, party_id, kind, self._tap.calls)
 
 

@@ -16,9 +16,10 @@ import grpc.aio
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.parties import NoRoute
+from fedflow.base.settings import OVER_EXCHANGE
 from fedflow.base.values import dataclass
-from fedflow.rpc.client.routes import Route, RouteTable
-from fedflow.wire.exchange import CallKind
+from fedflow.rpc.client.routes import Route, RouteTable, parse_address
+from fedflow.wire.exchange import EXCHANGE, CallKind
 
 if TYPE_CHECKING:
     from fedflow.rpc.sealed.agreement import SiteKeys
@@ -31,6 +32,7 @@ class ChannelSettings:
 
     message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
+    ping_timeout_s: float = 60.0  #: a connection is dead that has not answered one by then, seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,25 @@ class Channels:
         )
 
 
+def open_to_exchange(
+    address: str, *, credentials: grpc.ChannelCredentials, settings: ChannelSettings
+) -> grpc.aio.Channel:
+    """Return a channel over which calls come back; call it on the event loop.
+
+    That the exchange is gone is noticed though nothing is sent, and windows are those of a port
+    that parties call.
+    """
+    at = OVER_EXCHANGE + address.removeprefix(OVER_EXCHANGE)
+    route = parse_address(at, path="dial_in", tls=True)
+    options = [
+        *channel_options(settings, EXCHANGE, route),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.max_frame_size", 1024 * 1024),
+    ]
+    return grpc.aio.secure_channel(route.host_port, credentials, options=options)
+
+
 def _target(route: Route) -> str:
     """Return what gRPC shall connect to: with several servers the first of them that accepts.
 
@@ -183,6 +204,7 @@ def channel_options(
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.ping_timeout_ms", int(settings.ping_timeout_s * 1000)),
         ("grpc.enable_http_proxy", 0),  # a proxy of the environment is not meant for parties
     ]
     if route.tls:

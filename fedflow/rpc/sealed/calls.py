@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import NotPartner, SealBroken, SealCutOff
 from fedflow.base.errors.requests import NotSigned
 from fedflow.base.values import dataclass
+from fedflow.rpc.refusals import call_error, refused
 from fedflow.rpc.sealed import agreement
 from fedflow.rpc.sealed.agreement import Proposal, SealedSession, SiteKeys
 from fedflow.rpc.sealed.records import DOWN, UP, RecordFlag, RecordOpener, RecordSealer
@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 MAX_CALLS: Final = 1_000_000  #: of one session
 AGREE_S: Final = 15.0  #: deadline of agreeing on a session, seconds
-_CODE: Final = struct.Struct("<B")
-_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +119,7 @@ class SealedChannel:
             except FedflowError as exc:
                 raise failed(exc) from exc
             if answer is None:
-                raise _error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
+                raise call_error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
             return answer
 
         return call
@@ -141,7 +139,7 @@ class SealedChannel:
             return None
         data, flags = RecordOpener(secret, header, direction=DOWN).open(found)
         if flags & RecordFlag.REFUSAL:
-            raise _refused(data)
+            raise refused(data)
         if not flags & RecordFlag.LAST:
             raise SealBroken(reason="an answer is cut off")
         return data
@@ -194,7 +192,9 @@ class SealedAioChannel:
                         await call.write(HELLO + proposal.message)
                         answer = await call.read()
                 except TimeoutError:
-                    raise _error(grpc.StatusCode.UNAVAILABLE, "the party does not answer") from None
+                    raise call_error(
+                        grpc.StatusCode.UNAVAILABLE, "the party does not answer"
+                    ) from None
                 finally:
                     call.cancel()
                 self._session = Numbered(
@@ -243,18 +243,18 @@ class SealedStream:
             return grpc.aio.EOF
         raw = await self._call.read()
         if not isinstance(raw, bytes):
-            raise _error(grpc.StatusCode.UNAVAILABLE, "the stream was cut off")
+            raise call_error(grpc.StatusCode.UNAVAILABLE, "the stream was cut off")
         if raw == UNKNOWN_SESSION:
             if self._numbered is not None:
                 self._channel.forget(self._numbered)
-            raise _error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
+            raise call_error(grpc.StatusCode.UNAVAILABLE, "the party takes no session")
         try:
             data, flags = self._down.open(raw)
         except FedflowError as exc:
             raise failed(exc) from exc
         self._is_over = bool(flags & RecordFlag.LAST)
         if flags & RecordFlag.REFUSAL:
-            raise _refused(data)
+            raise refused(data)
         return grpc.aio.EOF if self._is_over else data
 
     async def done_writing(self) -> None:
@@ -265,7 +265,7 @@ class SealedStream:
     def cancel(self) -> None:
         """End the call at once."""
         if not self._begun.done():
-            self._fail(_error(grpc.StatusCode.CANCELLED, "the call was cancelled"))
+            self._fail(call_error(grpc.StatusCode.CANCELLED, "the call was cancelled"))
         if self._call is not None:
             self._call.cancel()
 
@@ -298,17 +298,12 @@ class SealedStream:
             self._begun.exception()  # it is raised to whoever reads, if somebody does
 
 
-def refusal_bytes(code: grpc.StatusCode, details: str) -> bytes:
-    """Return what a record with the flag `REFUSAL` holds."""
-    return _CODE.pack(code.value[0]) + details.encode()
-
-
 def failed(error: FedflowError) -> grpc.aio.AioRpcError:
     """Return what is wrong with a session or record as gRPC says it."""
     logger.warning(
         "a call over an exchange: %s", error.message, extra={"action": "seal", "error": error.name}
     )
-    return _error(status_of(error), f"{error.name}: {error.message}")
+    return call_error(status_of(error), f"{error.name}: {error.message}")
 
 
 def status_of(error: FedflowError) -> grpc.StatusCode:
@@ -318,13 +313,3 @@ def status_of(error: FedflowError) -> grpc.StatusCode:
     if isinstance(error, NotSigned | NotPartner):
         return grpc.StatusCode.UNAUTHENTICATED
     return grpc.StatusCode.UNAVAILABLE
-
-
-def _refused(data: bytes) -> grpc.aio.AioRpcError:
-    code = _CODES.get(data[0] if data else -1, grpc.StatusCode.UNKNOWN)
-    return _error(code, data[1:].decode(errors="replace"))
-
-
-def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    nothing = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(code, nothing, nothing, details=details)

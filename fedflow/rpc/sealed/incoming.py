@@ -15,8 +15,9 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import NotPartner, SealCutOff, SealMisdirected
 from fedflow.rpc.callers import caller_of
 from fedflow.rpc.pace import Pace
+from fedflow.rpc.refusals import CallRefused, refusal_bytes
 from fedflow.rpc.sealed.agreement import SiteKeys, accept, check_time, read_hello
-from fedflow.rpc.sealed.calls import refusal_bytes, status_of
+from fedflow.rpc.sealed.calls import status_of
 from fedflow.rpc.sealed.records import DOWN, UP, RecordFlag, RecordOpener, RecordSealer
 from fedflow.rpc.sealed.sessions import OpenSession, PartySessions
 from fedflow.wire.exchange import HEADER_BYTES, UNKNOWN_SESSION, CallHeader, CallKind, read_header
@@ -168,15 +169,6 @@ class OpenedCall:
     def peer(self) -> str:
         """Return where the exchange is."""
         return str(self._outer.peer())
-
-
-class CallRefused(grpc.aio.BaseError):  # type: ignore[misc]
-    """A handler ended its call with a status."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(details)
-        self.code = code
-        self.details = details
 
 
 class NotOpened(grpc.aio.BaseError):  # type: ignore[misc]

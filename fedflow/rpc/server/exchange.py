@@ -35,10 +35,14 @@ class ExchangeService:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not started."""
         _, service, method = METHOD.split("/")
-        handler = grpc.stream_stream_rpc_method_handler(self._serve)
         server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+            (grpc.method_handlers_generic_handler(service, {method: self.handler}),)
         )
+
+    @property
+    def handler(self) -> grpc.RpcMethodHandler:
+        """Return what answers a call."""
+        return grpc.stream_stream_rpc_method_handler(self._serve)
 
     async def _serve(self, _: object, context: Any) -> None:
         await self._calls().answer(context)

@@ -41,6 +41,7 @@ class RpcSettings:
     connections: int = 2048  #: of all parties at once; further ones are closed
     handshake_s: float = 5.0  #: a connection that has not begun to speak by then is closed, seconds
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
+    ping_timeout_s: float = 60.0  #: a connection is dead that has not answered one by then, seconds
 
 
 class RpcServer:
@@ -70,6 +71,11 @@ class RpcServer:
         if self._loop is None:
             raise RuntimeError("the gRPC server is not open")
         return self._loop
+
+    @property
+    def message_bytes(self) -> int:
+        """Return the size of the largest message that is received."""
+        return self._settings.message_bytes
 
     @property
     def port(self) -> int:
@@ -152,6 +158,8 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.ping_timeout_ms", int(settings.ping_timeout_s * 1000)),
+        ("grpc.http2.max_pings_without_data", 0),  # any number
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]

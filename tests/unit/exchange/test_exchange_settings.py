@@ -35,6 +35,7 @@ def test_the_shipped_conf_is_one() -> None:
         ({"parties": {"9999": "a:1", "exchange": "b:1"}}, "parties.exchange"),
         ({"parties": {"9999": "a:1", "10000": "b"}}, "parties.10000"),
         ({"parties": {"9999": "a:1", "10000": "exchange://b:1"}}, "parties.10000"),
+        ({"parties": {"9999": "a:1", "10000": "dial-in,b:1"}}, "parties.10000"),
         ({"pairs": [[9999, 7777]]}, "pairs"),
         ({"status": {"host": "0.0.0.0"}}, "status.host"),
         ({"limits": {"calls": 0}}, "limits.calls"),
@@ -54,6 +55,30 @@ def test_a_server_without_a_certificate_has_no_route_over_an_exchange(
 ) -> None:
     with pytest.raises(BadSetting, match="over an exchange, a server needs"):
         parse_settings({**values, "routes": {"10000": "exchange://e:9390"}})
+
+
+def test_a_party_that_dials_in_has_no_address() -> None:
+    settings = parse_exchange_settings({"tls": TLS, "parties": {9999: "a:1", 10000: "dial-in"}})
+    assert settings.addresses == {"9999": "a:1"}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"party_id": "9999", "dial_in": ["e:9390"]}, "over an exchange, a server needs"),
+        ({"party_id": "9999", "tls": TLS, "dial_in": ["e"]}, "'e' is not host:port"),
+        ({"party_id": "9999", "tls": TLS, "dial_in": ["e:99999"]}, "'e:99999' is not host:port"),
+    ],
+)
+def test_a_server_that_cannot_dial_in_does_not_start(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadSetting, match=reason) as caught:
+        parse_settings(values)
+    assert "dial_in" in str(caught.value.message)
+
+
+def test_a_server_may_name_an_exchange_as_its_routes_do() -> None:
+    given = ("exchange://e:9390", "f:9390")
+    assert parse_settings({"party_id": "1", "tls": TLS, "dial_in": list(given)}).dial_in == given
 
 
 def test_no_party_is_called_as_the_exchange_is() -> None:
