@@ -48,7 +48,7 @@ SETTINGS = {
 }
 """What differs from the defaults: shorter times, so that a run meets more of what follows them."""
 
-START_S = 180.0  #: how long the first start of a server may take
+START_S = 180.0  #: how long the first start of a server may take, if up to four begin together
 HTTP_S = (3.0, 20.0)  #: seconds to connect, and to answer
 HOME_MIB = 512
 CLOCK = Path(__file__).parent / "clock" / "sitecustomize.py"
@@ -124,7 +124,7 @@ class ChaosParty(Party):
             )  # fmt: skip
         return self
 
-    def wait_ready(self) -> Self:
+    def wait_ready(self, *, within_s: float = START_S) -> Self:
         """Wait for /readyz; the machine may be busy with other work. Raises: AssertionError."""
 
         def is_ready() -> bool:
@@ -132,7 +132,7 @@ class ChaosParty(Party):
             assert self.process.poll() is None, f"the server ended:\n{self.tail()}"
             return bool(self.readiness().get("ready", False))
 
-        wait_for(is_ready, f"{self.url} to be ready", within_s=START_S)
+        wait_for(is_ready, f"{self.url} to be ready", within_s=within_s)
         return self
 
     def step_clock(self, step_s: float) -> None:
@@ -288,7 +288,7 @@ def world(
             if second is not None:  # the first one makes the schema
                 party.wait_ready()
         for party in found.values():
-            party.wait_ready()
+            party.wait_ready(within_s=START_S * max(1.0, len(found) / 4))
         yield World(found, network, folder, has_small_disks)
 
 
