@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +15,23 @@ import pytest
 
 from tests.clients.conftest import Deployment
 from tests.clients.environments import Environment
+from tests.clients.horizontal_suites import (
+    LONG,
+    SHORT,
+    Suites,
+    write_tables,
+)
+from tests.clients.horizontal_suites import (
+    PREDICTED as HORIZONTAL_PREDICTED,
+)
 from tests.e2e.jobs import example
 from tests.e2e.pipelines import GUEST_ID, NAMES, Step, pipeline, reader, transform
 from tests.e2e.servers import DATA, GUEST, HOST, QUICK, ROOT, standalone, two_parties
 
 Json = dict[str, Any]
 CLASSES_TABLE = "breast_classes_guest"
+WITH_ARBITER = {"hetero_kmeans", "data_split", *SHORT, *LONG}
+VERTICAL_TABLES = ("breast_hetero_guest", "breast_hetero_host", CLASSES_TABLE)
 pytestmark = pytest.mark.timeout(600)
 
 CONFIG = """\
@@ -68,6 +79,7 @@ def bench(
         for name in ("breast_hetero_guest.csv", "breast_hetero_host.csv"):
             shutil.copy(DATA / name, work / "data" / name)
         write_classes(DATA / "breast_hetero_guest.csv", work / "data" / f"{CLASSES_TABLE}.csv")
+        write_tables(work / "data")
         if request.param == "standalone":
             served = [(pair.guest, "[9999, 10000]")]
         else:
@@ -89,17 +101,16 @@ def bench(
 
 def fate_test(bench: Deployment, *words: object) -> str:
     config = bench.client.cwd / "config.yaml"
-    return bench.client.run("fate_test", "-c", config, "-y", *words, "-y", timeout_s=170)
+    return bench.client.run("fate_test", "-c", config, "-y", *words, "-y", timeout_s=900)
 
 
-def data_sets() -> list[Json]:
-    tables = {"breast_hetero_guest": "guest", "breast_hetero_host": "host", CLASSES_TABLE: "guest"}
+def data_sets(names: Iterable[str] = VERTICAL_TABLES) -> list[Json]:
     return [
         {
             "file": f"data/{name}.csv", "head": 1, "partition": 4,
-            "table_name": name, "namespace": "experiment", "role": f"{role}_0",
+            "table_name": name, "namespace": "experiment", "role": f"{name.split('_')[-1]}_0",
         }
-        for name, role in tables.items()
+        for name in names
     ]  # fmt: skip
 
 
@@ -137,15 +148,19 @@ def _jobs(printed: str) -> list[list[str]]:
     return [cells for cells in rows if len(cells) > 2 and cells[2] in ends]
 
 
-def predict_dsl(dsl: Json, learner: str) -> Json:
-    """Return the DSL that predicts with a learner, by what comes before it in the training's."""
-    names = ("reader_0", "data_transform_0", "intersection_0", learner)
+ALIGNED = ("reader_0", "data_transform_0", "intersection_0")
+
+
+def predict_dsl(dsl: Json, *names: str) -> Json:
+    """Return the DSL that predicts with components of a training, of which the last one learnt."""
     components = {name: copy.deepcopy(dsl["components"][name]) for name in names}
-    for name in ("data_transform_0", learner):
-        components[name]["input"]["model"] = [f"pipeline.{name}.model"]
-    ports = components[learner]["input"]["data"]
-    ports["test_data"] = ports.pop("train_data")
-    for component in components.values():
+    for name, component in components.items():
+        if component["module"] not in {"Reader", "Intersection"}:
+            component["input"]["model"] = [f"pipeline.{name}.model"]
+            ports = component["input"]["data"]
+            ports.pop("validate_data", None)
+            if "train_data" in ports:
+                ports["test_data"] = ports.pop("train_data")
         component["output"] = {"data": component["output"]["data"]}
     return {"components": components}
 
@@ -181,7 +196,8 @@ def test_a_suite_with_dependencies_succeeds(bench: Deployment) -> None:
     }  # fmt: skip
     folder = write(
         bench.client.cwd / "suite", train_conf=conf, train_dsl=dsl, predict_conf=predict_conf(conf),
-        predict_dsl=predict_dsl(dsl, "hetero_lr_0"), script=script, hetero_testsuite=suite,
+        predict_dsl=predict_dsl(dsl, *ALIGNED, "hetero_lr_0"), script=script,
+        hetero_testsuite=suite,
     )  # fmt: skip
     printed = fate_test(bench, "suite", "-i", folder)
     found = outcomes(printed)
@@ -189,9 +205,65 @@ def test_a_suite_with_dependencies_succeeds(bench: Deployment) -> None:
     assert found.get("predict") == "success", printed
 
 
+def run_suites(
+    bench: Deployment, suites: Suites, predicted: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """Run suites of jobs that all must succeed; return job -> its id.
+
+    A job of `predicted` is followed by `<job>_predict`, of these components of it.
+    """
+    folder = bench.client.cwd / "-".join(suites)
+    for suite, jobs in suites.items():
+        files, tasks = {}, {}
+        for job, steps in jobs.items():
+            dsl, conf = pipeline(steps, arbiter=suite in WITH_ARBITER)
+            files |= {f"{job}_dsl": dsl, f"{job}_conf": conf}
+            tasks[job] = {"conf": f"{job}_conf.json", "dsl": f"{job}_dsl.json"}
+            if job in predicted:
+                name = f"{job}_predict"
+                files[f"{name}_dsl"] = predict_dsl(dsl, *predicted[job])
+                files[f"{name}_conf"] = predict_conf(conf)
+                task = {"conf": f"{name}_conf.json", "dsl": f"{name}_dsl.json"}
+                tasks[name] = {**task, "model_deps": job}
+        readers = [step for steps in jobs.values() for step in steps.values() if not step.data]
+        tables = {own["table"]["name"] for one in readers for own in (one.guest, one.host)}
+        files[f"{suite}_testsuite"] = {"data": data_sets(sorted(tables)), "tasks": tasks}
+        write(folder / suite, **files)
+    printed = fate_test(bench, "suite", "-i", folder)
+    names = [job for jobs in suites.values() for job in jobs]
+    names += [f"{job}_predict" for job in names if job in predicted]
+    assert outcomes(printed) == dict.fromkeys(names, "success"), printed
+    return job_ids(printed)
+
+
+# --- horizontal components ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "suites",
+    [
+        pytest.param(SHORT, id="short"),
+        pytest.param(LONG, id="long", marks=[pytest.mark.heavy, pytest.mark.timeout(1200)]),
+    ],
+)
+def test_suites_of_horizontal_components_succeed(bench: Deployment, suites: Suites) -> None:
+    ids = run_suites(bench, suites, HORIZONTAL_PREDICTED)
+    client = bench.pair.guest.client
+    for job, least in {"train": 0.97, "binary": 0.98, "seldom": 0.98, "warm": 0.97}.items():
+        if job in ids:
+            measured = client.summary(ids[job], "evaluation_0", site=GUEST)["learner_0"]["train"]
+            assert measured["auc"] > least
+    for job in {"summary", "query", "some", "categories"} & set(ids):
+        found = [
+            bench.pair.of(site).client.summary(ids[job], "learner_0", site=site)
+            for site in (GUEST, HOST)
+        ]
+        assert found[0]
+        assert found[0] == found[1]
+
+
 # --- trees and clusters ---------------------------------------------------------------------------
 
-Suites = dict[str, dict[str, dict[str, Step]]]  #: suite -> job -> component
 TREES: Json = {
     "num_trees": 2,
     "tree_param": {"max_depth": 3},
@@ -302,7 +374,7 @@ KINDS: Suites = {
         },
     },
 }
-PREDICTED = ("std", "layered", "clusters", "classes")  #: jobs whose `trees_0` predicts afterwards
+PREDICTED = dict.fromkeys(("std", "layered", "clusters", "classes"), (*ALIGNED, "trees_0"))
 
 
 @pytest.mark.parametrize(
@@ -310,30 +382,12 @@ PREDICTED = ("std", "layered", "clusters", "classes")  #: jobs whose `trees_0` p
     [pytest.param(SUITES, id="each"), pytest.param(KINDS, id="kinds", marks=pytest.mark.heavy)],
 )
 def test_suites_of_trees_and_clusters_succeed(bench: Deployment, suites: Suites) -> None:
-    folder = bench.client.cwd / "-".join(suites)
-    for suite, jobs in suites.items():
-        files, tasks = {}, {}
-        for job, steps in jobs.items():
-            dsl, conf = pipeline(steps, arbiter=suite == "hetero_kmeans")
-            files |= {f"{job}_dsl": dsl, f"{job}_conf": conf}
-            tasks[job] = {"conf": f"{job}_conf.json", "dsl": f"{job}_dsl.json"}
-            if job in PREDICTED:
-                name = f"{job}_predict"
-                files[f"{name}_dsl"] = predict_dsl(dsl, "trees_0")
-                files[f"{name}_conf"] = predict_conf(conf)
-                task = {"conf": f"{name}_conf.json", "dsl": f"{name}_dsl.json"}
-                tasks[name] = {**task, "model_deps": job}
-        files[f"{suite}_testsuite"] = {"data": data_sets(), "tasks": tasks}
-        write(folder / suite, **files)
-    printed = fate_test(bench, "suite", "-i", folder)
-    names = [job for jobs in suites.values() for job in jobs]
-    names += [f"{job}_predict" for job in names if job in PREDICTED]
-    assert outcomes(printed) == dict.fromkeys(names, "success"), printed
-    client, ids = bench.pair.guest.client, job_ids(printed)
+    ids = run_suites(bench, suites, PREDICTED)
+    client, names = bench.pair.guest.client, set(ids)
     for learner in ("trees_0", "single_0") if "classes" in names else ():
         measured = client.summary(ids["classes"], "evaluation_0", site=GUEST)[learner]["train"]
         assert measured["accuracy"] > 0.8
-    for job in {"std", "layered"} & set(names):
+    for job in {"std", "layered"} & names:
         measured = client.summary(ids[job], "evaluation_0", site=GUEST)["trees_0"]["train"]
         assert measured["auc"] > 0.97
         for site in (GUEST, HOST):
@@ -417,7 +471,7 @@ def test_the_flow_tests_pass_but_for_what_fate_changed(bench: Deployment, door: 
         train_conf=conf,
         train_dsl=dsl,
         predict_conf=predict_conf(conf),
-        predict_dsl=predict_dsl(dsl, "hetero_lr_0"),
+        predict_dsl=predict_dsl(dsl, *ALIGNED, "hetero_lr_0"),
         upload_conf={**upload, "table_name": "for_flow_test"},
     )
     (work / "flow_test_config.yaml").write_text(FLOW_TEST, encoding="utf-8")
