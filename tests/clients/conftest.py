@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.clients.environments import Environment, Json
 from tests.e2e.jobs import example
 from tests.e2e.servers import (
     DATA,
+    GUEST_ID,
+    HOST_ID,
     QUICK,
     Pair,
     standalone,
@@ -22,6 +25,8 @@ from tests.e2e.servers import (
 )
 
 FINAL = {"success", "failed", "canceled", "timeout"}
+SCORES = ["label", "predict_result", "predict_score", "predict_detail", "type"]
+PATIENCE_S = 240.0  #: for a script with a job of thirty tasks
 SETTINGS = {
     **QUICK,
     "FEDFLOW__UPLOAD__ALLOWED_FOLDERS": json.dumps([str(DATA)]),
@@ -48,18 +53,33 @@ class Deployment:
         """Return the client, pointed at the guest's server."""
         return self.client.at(self.pair.guest.url)
 
-    def upload(self) -> None:
-        """Upload each party's table through its own server, with `flow data upload`."""
-        for party, table in ((self.pair.guest, "guest"), (self.pair.host, "host")):
+    def upload_texts(self, name: str, texts: tuple[str, str]) -> None:
+        """Upload CSV texts of guest and host as `<name>_guest` and `<name>_host`."""
+        paths = [self.client.cwd / f"{name}_{role}.csv" for role in ("guest", "host")]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+        self.upload(*paths)
+
+    def upload(self, guest: Path, host: Path) -> None:
+        """Upload each party's file through its own server, with `flow data upload`."""
+        for party, path in ((self.pair.guest, guest), (self.pair.host, host)):
             client = self.client.at(party.url)
             conf = {
-                "file": str(DATA / f"breast_hetero_{table}.csv"), "head": 1, "partition": 4,
-                "work_mode": 0, "namespace": "experiment", "table_name": f"breast_hetero_{table}",
+                "file": str(path), "head": 1, "partition": 4, "work_mode": 0,
+                "namespace": "experiment", "table_name": path.stem,
             }  # fmt: skip
             words = ("data", "upload", "-c", client.file("upload.json", conf), "--drop")
             answer = client.flow(*words)
             assert answer["retcode"] == 0, answer
             assert self.wait(client, answer["jobId"], role="local")["f_status"] == "success"
+
+    def losses(self, job_id: str, component: str, *, role: str) -> list[float]:
+        """Return a training's losses, as `flow` shows them at the party that wrote them."""
+        guest = role == "guest"
+        party = self.pair.guest if guest else self.pair.host
+        words = ("-j", job_id, "-r", role, "-p", GUEST_ID if guest else HOST_ID)
+        found = self.client.at(party.url).ok("tracking", "metric-all", *words, "-cpn", component)
+        return [loss for _, loss in found["train"]["loss"]["data"]]
 
     def submit(self, dsl: Json, conf: Json) -> str:
         """Submit a job with `flow job submit` and return its id."""
@@ -111,7 +131,7 @@ def deployment(
         work = folder / "work"
         work.mkdir()
         found = Deployment(request.param, pair, Environment("fate-client", work))
-        found.upload()
+        found.upload(*(DATA / f"breast_hetero_{role}.csv" for role in ("guest", "host")))
         yield found
 
 

@@ -1,18 +1,12 @@
-"""Scripts of the `pipeline` SDK for the horizontal components, and the tables they read.
-
-HomoNN is submitted as DSL and conf: the SDK has it only where PyTorch is installed. What is here is
-what fate-client 1.11.3.post1 sends with PyTorch 2.13.0.
-"""
+"""Scripts of the `pipeline` SDK for the horizontal components, and the tables they read."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from tests.clients.vertical_pipelines import START
-
-Json = dict[str, Any]
+from tests.clients.pipeline_scripts import START
 
 ROWS: Final = 90  #: of each party
 
@@ -49,12 +43,57 @@ more = job.add(HomoOneHotEncoder, "homo_one_hot_1", data, transform_col_indexes=
                need_alignment=True)
 alone = job.add(HomoOneHotEncoder, "homo_one_hot_2", data, transform_col_names=["colour"],
                 transform_col_indexes=[], need_alignment=False)
+callbacks = {"callbacks": ["EarlyStopping", "PerformanceEvaluate"], "validation_freqs": 1,
+             "early_stopping_rounds": 5, "metrics": ["auc", "ks"]}
+learner = job.add(HomoLR, "homo_lr_0", {"train_data": data, "validate_data": data}, max_iter=5,
+                  learning_rate=0.5, alpha=0.01, optimizer="sgd", batch_size=-1,
+                  init_param=ZEROS, callback_param=callbacks)
+job.add(Evaluation, "evaluation_0", learner.data, eval_type="binary")
 line = job.fit()
-names = ["homo_data_split_0", "homo_feature_binning_0", "homo_feature_binning_1",
-         "homo_one_hot_0", "homo_one_hot_1", "homo_one_hot_2"]
-tables = {name: rows(line, name) for name in (*names, "homo_feature_binning_2")}
-show(found={name: summary(line, name) for name in names}, tables=tables,
+names = ["homo_lr_0", "evaluation_0", "homo_data_split_0", "homo_feature_binning_0",
+         "homo_feature_binning_1", "homo_one_hot_0", "homo_one_hot_1", "homo_one_hot_2"]
+tables = {name: rows(line, name) for name in (*names, "homo_feature_binning_2")
+          if name != "evaluation_0"}
+predict = job.predict(["data_transform_0", "homo_lr_0"], "homo_guest", "homo_host")
+show(predicted=rows(predict, "homo_lr_0"), again=summary(predict, "evaluation_1"),
+     weights=line.get_component("homo_lr_0").get_model_param(),
+     found={name: summary(line, name) for name in names}, tables=tables,
      binned=line.get_component("homo_feature_binning_0").get_model_param())
+"""
+)
+
+NETWORK: Final = (
+    """
+import sys
+sys.path.append(sys.argv[1])  # PyTorch: the SDK has HomoNN only with it
+"""
+    + HOMO_START
+    + """
+import torch
+from pipeline import fate_torch_hook
+from pipeline.component import HomoNN
+from pipeline.component.nn import DatasetParam, TrainerParam
+
+fate_torch_hook(torch)
+job = HomoJob()
+data = job.transform("data_transform_0", job.read("reader_0", "homo_guest", "homo_host"),
+                     label_name="y")
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1),
+                            torch.nn.Sigmoid())
+trainer = TrainerParam(trainer_name="fedavg_trainer", epochs=20, batch_size=32,
+                       validation_freqs=20)
+network = HomoNN(name="homo_nn_0", model=model, loss=torch.nn.BCELoss(), trainer=trainer,
+                 optimizer=torch.optim.Adam(model.parameters(), lr=0.05),
+                 dataset=DatasetParam(dataset_name="table"), torch_seed=100)
+job.line.add_component(network, data=Data(train_data=data.data, validate_data=data.data))
+job.add(HomoNN, "homo_nn_1", {"test_data": data.data}, model=network.output.model)
+job.add(Evaluation, "evaluation_0", network.output.data, eval_type="binary")
+line = job.fit()
+predict = job.predict(["data_transform_0", "homo_nn_0"], "homo_guest", "homo_host")
+show(found={name: summary(line, name) for name in ("homo_nn_0", "evaluation_0")},
+     tables={name: rows(line, name) for name in ("homo_nn_0", "homo_nn_1")},
+     model=line.get_component("homo_nn_0").get_model_param(), job=line.get_train_job_id(),
+     predicted=rows(predict, "homo_nn_0"), again=summary(predict, "evaluation_1"))
 """
 )
 
@@ -76,92 +115,3 @@ def homo_tables() -> tuple[str, str]:
         ]
         texts.append("\n".join(("id,y,x0,x1,x2,colour", *rows)) + "\n")
     return texts[0], texts[1]
-
-
-def homo_nn_job(*, epochs: int, model: str = "nn") -> tuple[Json, Json]:
-    """Return DSL and conf of a HomoNN job as FATE's SDK sends them: train, validate and predict."""
-    define = {
-        "0-0": {
-            "bias": True,
-            "device": None,
-            "dtype": None,
-            "in_features": 4,
-            "out_features": 1,
-            "layer": "Linear",
-            "initializer": {},
-        },
-        "1-1": {"layer": "Sigmoid", "initializer": {}},
-    }
-    parameters = {
-        "loss": {
-            "weight": None,
-            "size_average": None,
-            "reduce": None,
-            "reduction": "mean",
-            "loss_fn": "BCELoss",
-        },
-        "optimizer": {
-            "lr": 0.05,
-            "betas": [0.9, 0.999],
-            "eps": 1e-08,
-            "weight_decay": 0,
-            "amsgrad": False,
-            "optimizer": "Adam",
-            "config_type": "pytorch",
-        },
-        "trainer": {
-            "trainer_name": "fedavg_trainer",
-            "param": {"epochs": epochs, "batch_size": 32, "validation_freqs": epochs},
-        },
-        "torch_seed": 100,
-        "nn_define": define,
-    }
-    transformed = {"input": {"data": {"data": ["reader_0.data"]}}, "module": "DataTransform"}
-    dsl = {
-        "components": {
-            "reader_0": {"module": "Reader", "output": {"data": ["data"]}},
-            "data_transform_0": {**transformed, "output": {"data": ["data"], "model": ["model"]}},
-            "homo_nn_0": {
-                "module": "HomoNN",
-                "input": {
-                    "data": {
-                        "train_data": ["data_transform_0.data"],
-                        "validate_data": ["data_transform_0.data"],
-                    }
-                },
-                "output": {"data": ["data"], "model": ["model"]},
-            },
-            "homo_nn_1": {
-                "module": "HomoNN",
-                "input": {
-                    "data": {"test_data": ["data_transform_0.data"]},
-                    "model": ["homo_nn_0.model"],
-                },
-                "output": {"data": ["data"], "model": ["model"]},
-            },
-            "evaluation_0": {
-                "module": "Evaluation",
-                "input": {"data": {"data": ["homo_nn_0.data"]}},
-                "output": {"data": ["data"]},
-            },
-        }
-    }
-    conf = {
-        "dsl_version": 2,
-        "initiator": {"role": "guest", "party_id": 9999},
-        "role": {"guest": [9999], "host": [10000], "arbiter": [10000]},
-        "job_parameters": {"common": {"job_type": "train"}},
-        "component_parameters": {
-            "common": {
-                "data_transform_0": {"with_label": True, "label_name": "y"},
-                "homo_nn_0": parameters,
-                "homo_nn_1": parameters,
-                "evaluation_0": {"eval_type": "binary"},
-            },
-            "role": {
-                role: {"0": {"reader_0": {"table": {"name": name, "namespace": "experiment"}}}}
-                for role, name in (("guest", "homo_guest"), ("host", "homo_host"))
-            },
-        },
-    }
-    return dsl, conf

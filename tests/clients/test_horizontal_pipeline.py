@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.clients.conftest import Deployment
-from tests.clients.horizontal_pipelines import PREPARED, ROWS, homo_nn_job, homo_tables
+from tests.clients.conftest import PATIENCE_S, SCORES, Deployment
+from tests.clients.horizontal_pipelines import NETWORK, PREPARED, ROWS, homo_tables
 
 Json = dict[str, Any]
 
-MODEL_ID = "arbiter-10000#guest-9999#host-10000#model"
+TORCH = importlib.util.find_spec("torch")
 
 
 @pytest.fixture(scope="module")
 def homo(deployment: Deployment) -> Deployment:
     """Give servers on which each party has rows with the same columns."""
-    parties = (deployment.pair.guest, deployment.pair.host)
-    for party, name, text in zip(parties, ("guest", "host"), homo_tables(), strict=True):
-        client = deployment.client.at(party.url)
-        path = client.cwd / f"homo_{name}.csv"
-        path.write_text(text, encoding="utf-8")
-        conf = {
-            "file": str(path), "head": 1, "partition": 4, "work_mode": 0,
-            "namespace": "experiment", "table_name": path.stem,
-        }  # fmt: skip
-        words = ("data", "upload", "-c", client.file("upload.json", conf), "--drop")
-        answer = client.flow(*words)
-        assert answer["retcode"] == 0, answer
-        assert deployment.wait(client, answer["jobId"], role="local")["f_status"] == "success"
+    deployment.upload_texts("homo", homo_tables())
     return deployment
 
 
@@ -41,8 +30,8 @@ def pooled(column: int) -> Any:
     return np.array([float(row[column]) for row in rows])
 
 
-def test_rows_of_two_parties_are_split_cut_and_coded_in_one_job(homo: Deployment) -> None:
-    seen = homo.guest.python(PREPARED, timeout_s=150.0)
+def test_rows_of_two_parties_are_split_cut_coded_and_learnt_in_one_job(homo: Deployment) -> None:
+    seen = homo.guest.python(PREPARED, timeout_s=PATIENCE_S)
     found, tables = seen["found"], seen["tables"]
 
     counts = found["homo_data_split_0"]["data_split_count_info"]
@@ -69,43 +58,34 @@ def test_rows_of_two_parties_are_split_cut_and_coded_in_one_job(homo: Deployment
     assert tables["homo_one_hot_1"][0]["columns"][5:] == [f"colour_{n}" for n in (1, 2, 3, 4)]
     assert tables["homo_one_hot_2"][0]["columns"][5:] == [f"colour_{n}" for n in (1, 2, 3)]
 
+    learnt = found["homo_lr_0"]
+    assert set(learnt["coef"]) == {"x0", "x1", "x2", "colour"}
+    assert seen["weights"]["weight"] == pytest.approx(learnt["coef"], abs=1e-9)
+    assert set(learnt["validation_metrics"]) == {"train", "validate"}
+    assert len(learnt["local_loss_history"]) == 5
+    assert found["evaluation_0"]["homo_lr_0"]["train"]["auc"] > 0.9
+    assert tables["homo_lr_0"] == [{"columns": ["id", *SCORES], "rows": 2 * ROWS}]
+    assert seen["predicted"] == [{"columns": ["id", *SCORES], "rows": ROWS}]
+    assert seen["again"]["homo_lr_0"]["predict"]["auc"] > 0.9
+
 
 @pytest.mark.heavy
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra nn")
-def test_a_network_is_trained_as_the_sdk_sends_it_and_predicts(homo: Deployment) -> None:
-    job_id = homo.trained(*homo_nn_job(epochs=20))
-    client = homo.guest
-    about = ("-j", job_id, "-r", "guest", "-p", 9999)
-    measured = client.ok("component", "get-summary", *about, "-cpn", "evaluation_0")
-    assert measured["homo_nn_0"]["train"]["auc"] > 0.97
-    learnt = client.ok("component", "get-summary", *about, "-cpn", "homo_nn_0")
+@pytest.mark.skipif(TORCH is None, reason="needs the extra nn")
+def test_a_network_of_the_sdk_is_trained_and_predicts(homo: Deployment) -> None:
+    assert TORCH is not None
+    place = Path(str(TORCH.origin)).parents[1]
+    seen = homo.guest.python(NETWORK, place, timeout_s=PATIENCE_S)
+    found = seen["found"]
+    assert found["evaluation_0"]["homo_nn_0"]["train"]["auc"] > 0.97
+    learnt = found["homo_nn_0"]
     assert len(learnt["loss_history"]) == 20
     assert set(learnt["metrics_summary"]) == {"train", "validate"}
-    model = client.flow("component", "output-model", *about, "-cpn", "homo_nn_0")
-    assert model["data"]["epochIdx"] == 20
-    loss = client.ok("tracking", "metric-all", *about, "-cpn", "homo_nn_0")["train"]["loss"]["data"]
-    assert [loss[0][1], loss[-1][1]] == [learnt["loss_history"][0], learnt["loss_history"][-1]]
-
-    which = ("--model-id", MODEL_ID, "--model-version", job_id)
-    listed = "reader_0,data_transform_0,homo_nn_0"
-    version = client.ok("model", "deploy", *which, "--cpn-list", listed)["model_version"]
-    conf = {
-        "dsl_version": 2,
-        "initiator": {"role": "guest", "party_id": 9999},
-        "role": {"guest": [9999], "host": [10000], "arbiter": [10000]},
-        "job_parameters": {
-            "common": {"job_type": "predict", "model_id": MODEL_ID, "model_version": version}
-        },
-        "component_parameters": {
-            "role": {
-                role: {"0": {"reader_0": {"table": {"name": name, "namespace": "experiment"}}}}
-                for role, name in (("guest", "homo_guest"), ("host", "homo_host"))
-            }
-        },
-    }
-    answer = client.flow("job", "submit", "-c", client.file("predict.json", conf))
-    assert answer["retcode"] == 0, answer
-    assert homo.wait(client, answer["jobId"])["f_status"] == "success"
+    assert seen["model"]["epochIdx"] == 20
+    losses = homo.losses(seen["job"], "homo_nn_0", role="guest")
+    assert [losses[0], losses[-1]] == [learnt["loss_history"][0], learnt["loss_history"][-1]]
+    assert seen["tables"]["homo_nn_1"] == [{"columns": ["id", *SCORES], "rows": ROWS}]
+    assert seen["predicted"] == seen["tables"]["homo_nn_1"]
+    assert seen["again"]["homo_nn_0"]["predict"]["auc"] > 0.97
 
 
 pytestmark = pytest.mark.timeout(600)

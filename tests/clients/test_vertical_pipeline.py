@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Deployment
+from tests.clients.conftest import PATIENCE_S, SCORES, Deployment
 from tests.clients.vertical_pipelines import (
     BINARY,
     CLUSTERS,
@@ -16,41 +16,15 @@ from tests.clients.vertical_pipelines import (
     TREES,
     small_tables,
 )
-from tests.e2e.servers import GUEST_ID, HOST_ID
 
 Json = dict[str, Any]
-
-SCORES: Final = ["label", "predict_result", "predict_score", "predict_detail", "type"]
-PATIENCE_S: Final = 150.0  #: for a script with a job of thirty tasks
 
 
 @pytest.fixture(scope="module")
 def small(deployment: Deployment) -> Deployment:
     """Give servers on which each party has its small table."""
-    parties = (deployment.pair.guest, deployment.pair.host)
-    for party, name, text in zip(parties, ("guest", "host"), small_tables(), strict=True):
-        client = deployment.client.at(party.url)
-        path = client.cwd / f"small_{name}.csv"
-        path.write_text(text, encoding="utf-8")
-        conf = {
-            "file": str(path), "head": 1, "partition": 4, "work_mode": 0,
-            "namespace": "experiment", "table_name": path.stem,
-        }  # fmt: skip
-        words = ("data", "upload", "-c", client.file("upload.json", conf), "--drop")
-        answer = client.flow(*words)
-        assert answer["retcode"] == 0, answer
-        assert deployment.wait(client, answer["jobId"], role="local")["f_status"] == "success"
+    deployment.upload_texts("small", small_tables())
     return deployment
-
-
-def losses(deployment: Deployment, job_id: str, component: str, *, role: str) -> list[float]:
-    """Return the losses of a training, as `flow` shows them at the party that wrote them."""
-    guest = role == "guest"
-    party = deployment.pair.guest if guest else deployment.pair.host
-    words = ("-j", job_id, "-r", role, "-p", GUEST_ID if guest else HOST_ID, "-cpn", component)
-    client = deployment.client.at(party.url)
-    points = client.ok("tracking", "metric-all", *words)["train"]["loss"]["data"]
-    return [loss for _, loss in points]
 
 
 def test_features_are_made_chosen_and_coded_for_a_model_that_is_deployed(
@@ -91,7 +65,7 @@ def test_features_are_made_chosen_and_coded_for_a_model_that_is_deployed(
     assert set(found["evaluation_0"]["hetero_lr_0"]) == {"train", "validate"}
     assert tables["hetero_lr_0"][0]["columns"][1:] == SCORES
     assert tables["scorecard_0"][0]["columns"][-1] == "credit_score"
-    assert len(losses(deployment, seen["job"], "hetero_lr_0", role="arbiter")) == 2
+    assert len(deployment.losses(seen["job"], "hetero_lr_0", role="arbiter")) == 2
     assert {"weight", "intercept", "lossHistory", "bestIteration"} <= set(models["hetero_lr_0"])
     assert all(models.values())
 
@@ -116,7 +90,7 @@ def test_a_two_class_table_is_split_weighted_relabelled_and_learnt_in_every_way(
     assert found["hetero_sshe_lr_0"]["coef"] == pytest.approx(direct, abs=1e-4)
     assert found["hetero_lr_4"]["coef"] != found["hetero_lr_0"]["coef"]
     assert tables["hetero_lr_3"] == [{"columns": ["id", *SCORES], "rows": 24}]
-    assert losses(small, seen["job"], "hetero_sshe_lr_0", role="guest")
+    assert small.losses(seen["job"], "hetero_sshe_lr_0", role="guest")
 
     folds = found["hetero_lr_5"]
     assert folds["fold_num"] == 2
@@ -159,6 +133,17 @@ def test_classes_numbers_and_counts_are_learnt(small: Deployment) -> None:
     weighted = tables["sample_weight_0"][0]["columns"]
     assert "weight" in weighted
     assert "exposure" not in weighted
+    sums = seen["sums"]
+    guest, host = (text.splitlines() for text in small_tables())
+    for name, theirs in (("b", "h0"), ("v", "h1")):
+        columns = guest[0].split(",").index(name), host[0].split(",").index(theirs)
+        own, other = (
+            {row.split(",")[0]: float(row.split(",")[column]) for row in text[1:]}
+            for text, column in zip((guest, host), columns, strict=True)
+        )
+        added = dict(zip(map(str, sums["id"]), map(float, sums[name]), strict=True))
+        assert added == pytest.approx({i: value + other[i] for i, value in own.items()})
+
     assert found["retrieval_0"]["coverage"] == 1.0
     assert tables["retrieval_0"] == [{"columns": ["id", "h0"], "rows": ROWS}]
 
@@ -177,7 +162,7 @@ def test_trees_of_both_strategies_are_grown_deployed_and_predict(deployment: Dep
         assert set(measured) == {"auc", "ks"}
         assert measured["auc"][-1] > 0.97
         assert found["evaluation_0"][name]["train"]["auc"] == pytest.approx(measured["auc"][-1])
-        assert len(losses(deployment, seen["job"], name, role="guest")) == 3
+        assert len(deployment.losses(seen["job"], name, role="guest")) == 3
         assert {"treeNum", "trees", "losses", "featureImportances"} <= set(seen["trees"][name])
     assert found[std]["validation_metrics"]["train"]["auc"][-1] > 0.98
     assert seen["scores"][layered] == seen["scores"][fast]

@@ -1,8 +1,4 @@
-"""Scripts of the `pipeline` SDK for the vertical components, and the small tables they read.
-
-A script is text: it runs in the environment of FATE's client, which has neither fedflow nor numpy's
-version of this one. All of them begin with `START` and print one line of JSON with `show`.
-"""
+"""Scripts of the `pipeline` SDK for the vertical components, and the small tables they read."""
 
 from __future__ import annotations
 
@@ -10,76 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from tests.clients.pipeline_scripts import START
+
 ROWS: Final = 120
-
-START: Final = """
-import json, sys
-from pipeline.backend.pipeline import PipeLine
-from pipeline.component import *
-from pipeline.component import ColumnExpand, DataStatistics, FeatureImputation, FederatedSample
-from pipeline.component import LabelTransform, LocalBaseline, PositiveUnlabeled, SampleWeight
-from pipeline.interface import Data, Model
-
-GUEST, HOST = {"role": "guest", "party_id": 9999}, {"role": "host", "party_id": 10000}
-ZEROS = {"init_method": "zeros", "fit_intercept": True}
-KEY = {"method": "Paillier", "key_length": 1024}
-QUICK = dict(max_iter=2, learning_rate=0.15, alpha=0.01, tol=1e-4, batch_size=-1, init_param=ZEROS,
-             encrypt_param=KEY)
-
-class Job:
-    '''A pipeline that is written as one line per component.'''
-
-    def __init__(self):
-        self.line = PipeLine().set_initiator(**GUEST).set_roles(
-            guest=9999, host=10000, arbiter=10000)
-
-    def read(self, name, guest, host):
-        reader = Reader(name=name)
-        for site, table in ((GUEST, guest), (HOST, host)):
-            reader.get_party_instance(**site).component_param(
-                table={"name": table, "namespace": "experiment"})
-        self.line.add_component(reader)
-        return reader.output.data
-
-    def transform(self, name, data, **label):
-        found = DataTransform(name=name)
-        found.get_party_instance(**GUEST).component_param(with_label=True, **label)
-        found.get_party_instance(**HOST).component_param(with_label=False)
-        self.line.add_component(found, data=Data(data=data))
-        return found.output.data
-
-    def add(self, kind, name, data=None, model=None, isometric=None, at=None, at_host=None,
-            **parameters):
-        found = kind(name=name, **parameters)
-        for site, given in ((GUEST, at), (HOST, at_host)):
-            if given:
-                found.get_party_instance(**site).component_param(**given)
-        data = data if isinstance(data, dict) else {"data": data}
-        inputs = {"data": Data(**data)}
-        if model or isometric:
-            inputs["model"] = Model(model=model, isometric_model=isometric)
-        self.line.add_component(found, **inputs)
-        return found.output
-
-    def fit(self):
-        self.line.compile()
-        self.line.fit()
-        return self.line
-
-def summary(line, name):
-    return line.get_component(name).get_summary()
-
-def rows(line, name):
-    found = line.get_component(name).get_output_data()
-    if not isinstance(found, (list, dict)):
-        found = [found]
-    found = list(found.values()) if isinstance(found, dict) else found
-    return [{"columns": list(one.columns), "rows": len(one)} for one in found]
-
-def show(**found):
-    print()
-    print(json.dumps(found))
-"""
 
 FEATURES: Final = (
     START
@@ -143,21 +72,10 @@ models = {name: sorted(line.get_component(name).get_model_param()) for name in (
     "statistics_0", "hetero_pearson_0", "psi_0", "hetero_feature_selection_0", "one_hot_0",
     "hetero_lr_0")}
 
-line.deploy_component([line.column_expand_0, line.data_transform_0, line.intersection_0,
-                       line.feature_imputation_0, line.feature_scale_0,
-                       line.hetero_feature_binning_0, line.hetero_feature_selection_0,
-                       line.one_hot_0, line.hetero_lr_0])
-predict = PipeLine()
-reader = Reader(name="reader_1")
-for site, table in ((GUEST, "breast_hetero_guest"), (HOST, "breast_hetero_host")):
-    reader.get_party_instance(**site).component_param(
-        table={"name": table, "namespace": "experiment"})
-predict.add_component(reader)
-predict.add_component(line, data=Data(
-    predict_input={line.column_expand_0.input.data: reader.output.data}))
-predict.add_component(Evaluation(name="evaluation_1", eval_type="binary"),
-                      data=Data(data=line.hetero_lr_0.output.data))
-predict.predict()
+predict = job.predict(
+    ["column_expand_0", "data_transform_0", "intersection_0", "feature_imputation_0",
+     "feature_scale_0", "hetero_feature_binning_0", "hetero_feature_selection_0", "one_hot_0",
+     "hetero_lr_0"], "breast_hetero_guest", "breast_hetero_host")
 show(found=found, tables=tables, models=models, job=line.get_train_job_id(),
      predicted=rows(predict, "hetero_lr_0"), again=summary(predict, "evaluation_1"))
 """
@@ -253,6 +171,7 @@ job.add(SecureInformationRetrieval, "retrieval_0", classes, security_level=0.5,
         oblivious_transfer_protocol="OT_Hauck", non_committing_encryption="aes",
         commutative_encryption="CommutativeEncryptionPohligHellman", target_cols=["h0"])
 job.add(HomoDataSplit, "homo_data_split_0", numbers, test_size=0.3, train_size=0.7)
+job.add(FeldmanVerifiableSum, "sum_0", classes, sum_cols=[0, 1], q_n=4)
 job.add(SampleWeight, "sample_weight_0", numbers, sample_weight_name="exposure", normalize=True,
         at_host={"need_run": False})
 line = job.fit()
@@ -262,6 +181,7 @@ show(found={name: summary(line, name) for name in names}, job=line.get_train_job
      tables={name: rows(line, name) for name in (
          "hetero_lr_0", "hetero_sshe_lr_0", "hetero_poisson_0", "homo_data_split_0",
          "sample_weight_0", "retrieval_0")},
+     sums=values(line, "sum_0"),
      poisson=line.get_component("hetero_poisson_0").get_model_param())
 """
 )
@@ -295,18 +215,8 @@ scores = {name: list(map(float, line.get_component(name).get_output_data()["pred
 trees = {name: line.get_component(name).get_model_param() for name in names}
 predicted = {}
 for name in names[:2]:
-    line.deploy_component([line.data_transform_0, line.intersection_0, getattr(line, name)])
-    predict = PipeLine()
-    reader = Reader(name="reader_1")
-    for site, table in ((GUEST, "breast_hetero_guest"), (HOST, "breast_hetero_host")):
-        reader.get_party_instance(**site).component_param(
-            table={"name": table, "namespace": "experiment"})
-    predict.add_component(reader)
-    predict.add_component(line, data=Data(
-        predict_input={line.data_transform_0.input.data: reader.output.data}))
-    predict.add_component(Evaluation(name="evaluation_1", eval_type="binary"),
-                          data=Data(data=getattr(line, name).output.data))
-    predict.predict()
+    predict = job.predict(["data_transform_0", "intersection_0", name], "breast_hetero_guest",
+                          "breast_hetero_host")
     predicted[name] = {"rows": rows(predict, name), "measured": summary(predict, "evaluation_1")}
 show(found=found, tables=tables, scores=scores, predicted=predicted, job=line.get_train_job_id(),
      trees={name: sorted(model) for name, model in trees.items()})
