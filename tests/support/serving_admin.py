@@ -42,7 +42,9 @@ class ServingAdmin:
             return 400, _said(107, f"{step} is refused")
         match step:
             case "prepare":
-                self.prepared[body["load_id"]] = body["share"]
+                share = self.prepared.setdefault(body["load_id"], body["share"])
+                if share != body["share"]:
+                    return 409, _said(107, "the load id was used before")
             case "commit":
                 share = self.prepared.pop(names[1], None)
                 if share is not None:

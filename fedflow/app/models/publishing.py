@@ -275,6 +275,8 @@ class LocalPublishing(UseCase):
     def answer(self, incoming: TypedCommand[PublishModel]) -> Reply:
         """Carry out one step; twice has no second effect.
 
+        Each site's load has an id of its own: one process may serve several parties.
+
         Raises: ModelNotFound, ModelNotDeployed, WrongModelSource, ModelsDiffer, ModelDamaged,
             NoServings.
         """
@@ -289,15 +291,16 @@ class LocalPublishing(UseCase):
             check_source(version, incoming, what=f"publish the {key}")
         if common_digest(version) != body.digest:
             raise ModelsDiffer(site=key.site, what="a DSL, a role or the initiator")
+        load_id = f"{body.load_id}-{key.site.role.value}-{key.site.party_id}"
         match body.step:
             case "prepare":
                 answers = self._servings.prepare(
-                    body.load_id, self._built(version), self._sample(version)
+                    load_id, self._built(version), self._sample(version)
                 )
             case "commit":
-                answers = self._servings.commit(body.load_id)
+                answers = self._servings.commit(load_id)
             case "abort":
-                answers = self._servings.abort(body.load_id)
+                answers = self._servings.abort(load_id)
             case "unload":
                 answers = _have_unloaded(
                     self._servings.unload(key.model_id, key.model_version, body.load_id)

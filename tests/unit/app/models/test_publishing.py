@@ -347,3 +347,13 @@ def test_a_party_without_serving_processes_is_left_out_of_a_horizontal_load(
 
 def test_what_can_be_served_alone_is_known_at_both_ends() -> None:
     assert set(ALONE) == HORIZONTAL_MODELS
+
+
+def test_one_process_of_all_parties_gets_the_share_of_each(pair: Pair, servings: Servings) -> None:
+    version, only = deploy_horizontal(pair), servings[GUEST][0]
+    for server in (pair.guest, pair.host):
+        server.servings = HttpServingServers([only.address], token=None)
+        server.boot()
+    pair.live()
+    assert publishing(pair).load(None, version).done
+    assert only.steps == ["prepare", "prepare", "commit", "commit"]
