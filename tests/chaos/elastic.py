@@ -82,7 +82,7 @@ class Blow(StrEnum):
         return Role.HOST if word == "all" else Role(word)
 
 
-NEEDED = (Blow.GUEST_LINK_CUT, Blow.ARBITER_SERVER_KILL, Blow.ARBITER_SERVER_FREEZE)
+NEEDED = (Blow.GUEST_LINK_CUT,)
 """Away past the lease, they may end the job."""
 
 
@@ -466,6 +466,8 @@ def _check_rounds(
             return missed
         expected = entry["last"] + 1
         counted = entry["counted"]
+        if entry["leftOut"].keys() & counted.keys():  # models are shown with names in camelCase
+            _found(result, "counted and left out", str(entry))
         if len(counted) < least or any(rows.get(site) != n for site, n in counted.items()):
             _found(result, "counted wrongly", str(entry))
         if expected == ROUNDS and result.scenario.comes_back and len(counted) < len(rows):

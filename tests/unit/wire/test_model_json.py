@@ -22,6 +22,19 @@ def test_fields_are_in_camel_case_and_columns_stay_as_they_are() -> None:
     }
 
 
+def test_the_history_of_rounds_names_sites_and_says_who_was_left_out_even_if_nobody() -> None:
+    rounds = [
+        {"first": 0, "last": 1, "counted": {"guest-a_b": 3}, "left_out": {}},
+        {"first": 2, "last": 2, "counted": {}, "left_out": {"guest-a_b": "it is late"}},
+    ]
+    assert shown({"rounds": rounds}) == {
+        "rounds": [
+            {"first": 0, "last": 1, "counted": {"guest-a_b": 3}, "leftOut": {}},
+            {"first": 2, "last": 2, "counted": {}, "leftOut": {"guest-a_b": "it is late"}},
+        ]
+    }
+
+
 def test_the_messages_in_a_map_have_fields_too() -> None:
     stored = {"encrypted_weight": {"a_b": {"cipher_text": "1", "public_key": {"n": "2"}}}}
     assert shown(stored) == {
