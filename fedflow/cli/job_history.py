@@ -10,7 +10,7 @@ import msgspec
 from fedflow.cli import session
 from fedflow.cli.output import clean, moment, place
 from fedflow.cli.session import Session, asks_server
-from fedflow.wire.api.job_history import End, Explanation, Wait
+from fedflow.wire.api.job_history import Absence, End, Explanation, Wait
 
 
 @click.command()
@@ -61,12 +61,27 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         yield f"This server knows only its own part; {where} started the job and knows more."
     if found.end is not None:
         yield from _end_lines(found.end)
+    for absence in found.absences:
+        yield _absence_line(absence)
     for number, wait in enumerate(found.waits, start=1):
         yield ""
         yield from _wait_lines(number, wait)
     if found.end is None and found.deadline_ms is not None:
         yield ""
         yield f"It ends by itself at {moment(found.deadline_ms)} if it has not ended before."
+
+
+def _absence_line(absence: Absence) -> str:
+    why = f": {absence.reason}" if absence.reason else ""
+    who = f"{place(absence.site)} was absent"
+    if absence.first_round is not None:
+        first, last = absence.first_round, absence.last_round
+        which = f"in round {first}" if first == last else f"from round {first} to {last}"
+        return f"{absence.component}: {who} {which}{why}."
+    since = moment(absence.since_ms) if absence.since_ms is not None else "?"
+    if absence.until_ms is None:
+        return f"{who} from {since} on{why}."
+    return f"{who} from {since} to {moment(absence.until_ms)}{why}."
 
 
 def _wait_lines(number: int, wait: Wait) -> Iterator[str]:

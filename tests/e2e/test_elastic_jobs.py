@@ -194,6 +194,25 @@ def test_without_rejoin_an_absent_host_passes_and_its_job_succeeds(
     wait_for(lambda: shown(three.guest, job_id)["host-10001"] == "pass", "the host to be left out")
     go_on(tmp_path)
     ends_well(three, job_id, host_10001="pass")
+    (away,) = three.guest.client.explain(job_id).absences
+    assert (away.site, away.until_ms) == ("host-10001", None)
+    three.guest.client.rerun(job_id, components=["rounds_0"], force=True)
+    ends_well(three, job_id)
+
+
+@pytest.mark.heavy
+def test_a_rerun_goes_on_without_a_host_that_is_down(three: Three, tmp_path: Path) -> None:
+    job_id = submit(three, tmp_path)
+    go_on(tmp_path)
+    ends_well(three, job_id)
+    three.second.stop()
+    three.guest.client.rerun(job_id, components=["rounds_0"], force=True)
+    wait_for(
+        lambda: three.guest.client.job(job_id).status == "success", "the rerun to end", within_s=90
+    )
+    assert shown(three.guest, job_id)["host-10001"] == "pass"
+    three.second.start().wait_ready()
+    ends_well(three, job_id, host_10001="pass")
 
 
 @pytest.mark.heavy
@@ -218,6 +237,29 @@ def test_an_arbiter_whose_executor_was_killed_is_started_again(
     begun(tmp_path, ARBITER, launch=1)
     go_on(tmp_path)
     ends_well(three, job_id)
+
+
+@pytest.mark.heavy
+def test_rounds_wait_for_an_arbiter_whose_server_was_away_past_its_lease(
+    three: Three, tmp_path: Path
+) -> None:
+    """A host of the same party comes back with it, and `explain` says afterwards who was away."""
+    job_id = submit(three, tmp_path)
+    for site in ALL:
+        begun(tmp_path, site)
+    three.host.kill()
+    for site in (HOST, ARBITER):
+        wait_for(
+            lambda site=site: shown(three.guest, job_id)[site.key] == "pass", f"{site} to be absent"
+        )
+    three.host.start().wait_ready()
+    for site in (HOST, ARBITER):
+        begun(tmp_path, site, launch=1)
+    go_on(tmp_path)
+    ends_well(three, job_id)
+    absences = three.guest.client.explain(job_id).absences
+    assert {one.site for one in absences} == {HOST.key, ARBITER.key}
+    assert all(one.until_ms is not None and one.reason for one in absences)
 
 
 @pytest.mark.heavy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,8 +12,10 @@ from fedflow.app.protocol.snapshot import view_of
 from fedflow.app.queries.history import moment
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.messages import Message
+from fedflow.domain.job.participation import METRIC_TYPE, missed_rounds, rounds_of
 from fedflow.domain.outside import is_kept_back
 from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Command,
     JobFilter,
@@ -25,12 +27,12 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.scheduling import explain
 from fedflow.domain.scheduling.explain import JobEnd, QueueContext, QueuePosition, Wait
-from fedflow.domain.scheduling.history import EventFilter, Subject
+from fedflow.domain.scheduling.history import Event, EventFilter, Subject
 from fedflow.domain.scheduling.views import JobView
-from fedflow.domain.site import Site
+from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.wire.api.job_history import Absence, Explanation
 from fedflow.wire.api.job_history import End as ShownEnd
-from fedflow.wire.api.job_history import Explanation
 from fedflow.wire.api.job_history import Wait as ShownWait
 
 _AHEAD: Final = 3  #: jobs in the queue that are named
@@ -103,9 +105,10 @@ class Explanations(UseCase):
                 job.reason,
                 [(t.component, t.version, t.status, t.reason) for t in tasks],
             )
-        waits = explain.waits_of(
-            view, self._clock.now_ms(), self._around(tx, job, is_elastic=view.elastic is not None)
-        )
+        is_elastic = view.elastic is not None
+        asks = job.status is JobStatus.WAITING or is_elastic
+        moves = self._site_moves(tx, job) if asks else []
+        waits = explain.waits_of(view, self._clock.now_ms(), self._around(tx, job, moves))
         waits += [w for share in own for w in explain.disagreements(share)]
         return self._shown(
             job.job_id,
@@ -116,18 +119,19 @@ class Explanations(UseCase):
             deadline_ms=explain.deadline_ms(view),
             waits=waits,
             end=end,
+            absences=(*_times_away(job, moves), *self._rounds_missed(tx, own))
+            if is_elastic
+            else (),
         )
 
-    def _around(self, tx: Tx, job: ScheduledJob, *, is_elastic: bool) -> QueueContext:
+    def _site_moves(self, tx: Tx, job: ScheduledJob) -> list[Event]:
+        return tx.events.find(
+            EventFilter(job_id=job.job_id, subjects=(Subject.SITE,), newest=True, limit=_EVENTS)
+        )
+
+    def _around(self, tx: Tx, job: ScheduledJob, moves: Sequence[Event]) -> QueueContext:
         parties = {s.site.party_id for s in job.sites}
         asked = job.status is JobStatus.WAITING
-        moves = (
-            tx.events.find(
-                EventFilter(job_id=job.job_id, subjects=(Subject.SITE,), newest=True, limit=_EVENTS)
-            )
-            if asked or is_elastic
-            else []
-        )
         since = {
             phase: {e.site: e.at_ms for e in moves if e.new == phase.value and e.site is not None}
             for phase in (SitePhase.DENIED, SitePhase.APPLYING, SitePhase.ABSENT)
@@ -204,7 +208,30 @@ class Explanations(UseCase):
             deadline_ms=None,
             waits=waits,
             end=end,
+            absences=tuple(self._rounds_missed(tx, own)),
         )
+
+    def _rounds_missed(self, tx: Tx, own: Sequence[JobRecord]) -> Iterator[Absence]:
+        """Yield which rounds of an elastic job sites missed, as the trainings here have recorded
+        it: members at their end, an arbiter round by round.
+        """
+        share = own[0] if own else None
+        if share is None or share.parameters.get("elastic") is None:
+            return
+        spec = self._specs.get(share.key.job_id, share.dsl, share.conf)
+        tasks = {
+            (t.key.component, job.key.site): t.key for job in own for t in self._tasks(tx, job)
+        }
+        found = tx.tracking.metrics_of(list(tasks.values()), [METRIC_TYPE])
+        for component in spec.dag.order:
+            known = [found[k] for (name, _), k in tasks.items() if name == component and k in found]
+            points = [point for metric in known[0] for point in metric.points] if known else []
+            members = [s for s in spec.sites_of(component) if s.role is not Role.ARBITER]
+            for one in missed_rounds(rounds_of(points), [s.key for s in members]):
+                yield Absence(
+                    site=one.site, reason=one.reason, component=component,
+                    first_round=one.first, last_round=one.last,
+                )  # fmt: skip
 
     def _share_waits(self, tx: Tx, own: Sequence[JobRecord]) -> list[Wait]:
         job = own[0]
@@ -238,6 +265,7 @@ class Explanations(UseCase):
     def _shown(
         self, job_id: str, initiator: Site, status: JobStatus, *, epoch: int, is_initiator: bool,
         deadline_ms: int | None, waits: Sequence[Wait], end: JobEnd | None,
+        absences: tuple[Absence, ...],
     ) -> Explanation:  # fmt: skip
         shown = JobStatus.WAITING if status is JobStatus.READY else status
         return Explanation(
@@ -249,6 +277,7 @@ class Explanations(UseCase):
             deadline_ms=deadline_ms,
             waits=tuple(wait_view(w) for w in waits),
             end=None if end is None else self._end_view(job_id, end),
+            absences=absences,
         )
 
     def _end_view(self, job_id: str, end: JobEnd) -> ShownEnd:
@@ -278,6 +307,34 @@ class Explanations(UseCase):
             return None
         key = TaskKey(job_id=job_id, component=end.component, version=end.version, site=end.site)
         return str(self._folders.logs(key))
+
+
+def _times_away(job: ScheduledJob, moves: Iterable[Event]) -> Iterator[Absence]:
+    """Yield from when to when sites were absent, in the order in which they left."""
+    away: dict[Site, tuple[int, Reason | None]] = {}
+    found: list[tuple[Site, int, Reason | None, int | None]] = []
+    for move in moves:
+        if move.site is None:
+            continue
+        if move.new == SitePhase.ABSENT.value:
+            away[move.site] = (move.at_ms, move.reason)
+        elif move.old == SitePhase.ABSENT.value:  # it may have been from the submit on
+            away.setdefault(move.site, (job.created_ms, None))
+        if move.new == SitePhase.GRANTED.value and move.site in away:
+            found.append((move.site, *away.pop(move.site), move.at_ms))
+    for one in job.sites:
+        if one.phase is SitePhase.ABSENT:
+            away.setdefault(one.site, (job.created_ms, one.reason))
+    found += [(site, *since, None) for site, since in away.items()]
+    for site, since_ms, reason, until_ms in sorted(found, key=lambda one: (one[1], one[0].order)):
+        yield Absence(
+            site=site.key,
+            reason=reason.message.removesuffix(".") if reason else "",
+            since_ms=since_ms,
+            since=moment(since_ms),
+            until_ms=until_ms,
+            until=None if until_ms is None else moment(until_ms),
+        )
 
 
 def wait_view(wait: Wait) -> ShownWait:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from fedflow.base.values import dataclass
 from fedflow.board.presenters.charts import Chart, Grid, Series, View, finite, shown
 from fedflow.board.presenters.metric_items import MetricItem, Texts
+from fedflow.domain.job.participation import Rounds, rounds_of
 
 MOST_ROWS: Final = 500  #: rounds with the same members are one row
 MOST_SITES: Final = 100
 MOST_GAPS: Final = 10  #: of a site, the latest
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Rounds:
-    """Rounds one after the other with the same members and the same rows."""
-
-    first: int
-    last: int
-    counted: Mapping[str, Any]
-    left_out: Mapping[str, Any]
 
 
 def participation(items: Sequence[MetricItem], t: Texts) -> list[View]:
@@ -30,13 +20,10 @@ def participation(items: Sequence[MetricItem], t: Texts) -> list[View]:
 
     The curve is of the rows that counted, if they changed. The tables say in how many rounds each
     site counted, was left out or was not there, and which counted in which rounds.
-
-    A point is (round, {"counted": {site: rows}, "left_out": {site: reason}}), and says with `last`
-    that later rounds were alike.
     """
     views: list[View] = []
     for item in items:
-        rounds = list(_together(_read(item.points)))
+        rounds = rounds_of(item.points)
         sites = sorted({site for one in rounds for site in (*one.counted, *one.left_out)})
         sites = sites[:MOST_SITES]
         rows = tuple(
@@ -74,38 +61,7 @@ def participation(items: Sequence[MetricItem], t: Texts) -> list[View]:
     return views
 
 
-def _read(points: Iterable[tuple[Any, Any]]) -> Iterable[_Rounds]:
-    """Yield the points that are such, each round once: the first that says it."""
-    known = -1
-    for first, value in points:
-        if type(first) is not int or first <= known or not isinstance(value, dict):
-            continue
-        last = value.get("last", first)
-        counted, left_out = value.get("counted"), value.get("left_out")
-        if type(last) is int and last >= first and isinstance(counted, dict):
-            known = last
-            missing = left_out if isinstance(left_out, dict) else {}
-            yield _Rounds(first=first, last=last, counted=counted, left_out=missing)
-
-
-def _together(rounds: Iterable[_Rounds]) -> Iterable[_Rounds]:
-    """Yield rounds, neighbours that are alike as one."""
-    kept: _Rounds | None = None
-    for one in rounds:
-        alike = kept is not None and (kept.counted, kept.left_out) == (one.counted, one.left_out)
-        if kept is not None and alike and one.first == kept.last + 1:
-            kept = _Rounds(
-                first=kept.first, last=one.last, counted=kept.counted, left_out=kept.left_out
-            )
-            continue
-        if kept is not None:
-            yield kept
-        kept = one
-    if kept is not None:
-        yield kept
-
-
-def _numbers(rounds: Iterable[_Rounds], site: str) -> tuple[int, int, int]:
+def _numbers(rounds: Iterable[Rounds], site: str) -> tuple[int, int, int]:
     """Return in how many rounds a site counted, was left out, and is not named at all."""
     counted = left_out = absent = 0
     for one in rounds:
@@ -119,9 +75,9 @@ def _numbers(rounds: Iterable[_Rounds], site: str) -> tuple[int, int, int]:
     return counted, left_out, absent
 
 
-def _absences(rounds: Iterable[_Rounds], site: str, t: Texts) -> str:
+def _absences(rounds: Iterable[Rounds], site: str, t: Texts) -> str:
     """Say in which rounds a site did not count, and when it was back."""
-    gaps: list[_Rounds] = []
+    gaps: list[Rounds] = []
     back: int | None = None
     for one in rounds:
         if site in one.counted:
@@ -137,7 +93,7 @@ def _absences(rounds: Iterable[_Rounds], site: str, t: Texts) -> str:
     return found if back is None else t("{rounds}; back in round {n}", rounds=found, n=back)
 
 
-def _curve(rounds: Iterable[_Rounds], site: str) -> Series:
+def _curve(rounds: Iterable[Rounds], site: str) -> Series:
     """Return the rows of a site that counted, at both ends of each stretch of rounds."""
     points = {
         float(at): finite(one.counted.get(site, 0))
@@ -148,11 +104,11 @@ def _curve(rounds: Iterable[_Rounds], site: str) -> Series:
     return Series(name=name, model=name, part="train", x=tuple(points), y=tuple(points.values()))
 
 
-def _span(one: _Rounds) -> str:
+def _span(one: Rounds) -> str:
     return str(one.first) if one.first == one.last else f"{one.first} - {one.last}"
 
 
-def _cell(one: _Rounds, site: str, t: Texts) -> Any:
+def _cell(one: Rounds, site: str, t: Texts) -> Any:
     if site in one.counted:
         return one.counted[site]
     if site in one.left_out:

@@ -6,7 +6,7 @@ until when, and what helps. All `_ms` are milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
@@ -136,10 +136,10 @@ def waits_of(view: JobView, now_ms: int, around: QueueContext = ALONE) -> list[W
         return list(_undelivered(around.undelivered))
     waits: list[Wait] = []
     if view.elastic is not None:
-        from fedflow.domain.scheduling.membership import of_members  # most jobs never need it
+        from fedflow.domain.scheduling import membership  # most jobs never need it
 
-        waits += _absent(view, view.elastic, around)
-        view = of_members(view)
+        waits += _absent(view, view.elastic, around, hindrance=membership.hindrance)
+        view = membership.of_members(view)
     if view.stop is not None:
         waits.append(_stopping(view.stop.reason))
     if view.status is JobStatus.READY:
@@ -175,7 +175,10 @@ def _stopping(reason: Reason) -> Wait:
     )
 
 
-def _absent(view: JobView, rule: ElasticView, around: QueueContext) -> Iterator[Wait]:
+def _absent(
+    view: JobView, rule: ElasticView, around: QueueContext,
+    *, hindrance: Callable[[JobView, ElasticView, Site], Message | None],
+) -> Iterator[Wait]:  # fmt: skip
     """Yield the sites that an elastic job goes on without, or waits for."""
     for site in view.sites:
         if site.phase is not SitePhase.ABSENT:
@@ -194,6 +197,10 @@ def _absent(view: JobView, rule: ElasticView, around: QueueContext) -> Iterator[
             heard_ms=site.heard_ms,
             next_ms=site.retry_ms if rule.rejoin else None,
         )
+        lacks = hindrance(view, rule, site.site)
+        if rule.rejoin and lacks is not None:
+            message = Message("nothing: it does not come back to this job, as {reason}", lacks)
+            wait = replace(wait, remedy=message, next_ms=None)
         if site.site.role is Role.ARBITER:
             wait = replace(
                 wait,

@@ -354,6 +354,22 @@ def _target(view: JobView, rule: ElasticView, site: Site) -> str | None:
     return None
 
 
+def hindrance(view: JobView, rule: ElasticView, site: Site) -> Message | None:
+    """Return why a host cannot join rounds of a job that runs any more, None if it may."""
+    if site.role is not Role.HOST or _target(view, rule, site) is not None:
+        return None
+    for name in view.dag.order:
+        if name not in rule.rounds or site not in view.tasks[name].parties:
+            continue
+        for up in view.dag.ancestors(name) if _is_open(view.tasks[name]) else ():
+            share = view.tasks[up].parties.get(site)
+            if up in rule.rounds and share is not None and is_excused(share):
+                return Message(
+                    "it missed the rounds of {missed}, and {component} needs them", up, name
+                )
+    return Message("no rounds are left that it can join")
+
+
 def _is_open(task: TaskView) -> bool:
     """Tell whether nobody has ended a task's rounds yet."""
     if task.status is TaskStatus.WAITING:

@@ -67,6 +67,20 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     log: str | None = None  #: folder at the asked server
 
 
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """A time, or rounds of a component, in which an elastic job went on without a site."""
+
+    site: str
+    reason: str  #: empty if it is not known
+    since_ms: int | None = None
+    since: str | None = None  #: the same, UTC in ISO 8601
+    until_ms: int | None = None  #: when it was back; None: it was not, or these are rounds
+    until: str | None = None
+    component: str | None = None
+    first_round: int | None = None  #: of those that it missed, counted from 0
+    last_round: int | None = None
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What a job waits for, or why it ended."""
 
@@ -78,3 +92,4 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int | None = None  #: when the job ends by itself
     waits: tuple[Wait, ...] = ()
     end: End | None = None
+    absences: tuple[Absence, ...] = ()  #: of an elastic job, those that are over, too

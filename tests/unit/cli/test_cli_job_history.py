@@ -130,3 +130,27 @@ def test_what_other_parties_wrote_cannot_steer_the_terminal(shell):
            "version": None, "log": None}  # fmt: skip
     shell.answer(EXPLAIN, explanation(status="failed", end=end))
     assert "\x1b" not in shell("job", "explain", "-j", "7").stdout
+
+
+def test_explain_says_when_and_in_which_rounds_a_site_was_absent(shell):
+    away = {"site": "host-10001", "reason": "killed by signal 9", "since_ms": 1_000}
+    rounds = {"site": "host-10001", "reason": "", "component": "homo_lr_0", "first_round": 3}
+    shell.answer(
+        EXPLAIN,
+        {
+            "job_id": "7", "status": "success", "epoch": 0, "initiator": "guest-9999",
+            "is_initiator": True,
+            "absences": [
+                away, {**away, "until_ms": 9_000}, {**rounds, "last_round": 7},
+                {**rounds, "last_round": 3, "reason": "too late"},
+            ],
+        },
+    )  # fmt: skip
+    first, second, *others = shell("job", "explain", "-j", "7").stdout.splitlines()[1:]
+    assert first.startswith("host 10001 was absent from ")
+    assert first.endswith(" on: killed by signal 9.")
+    assert " to " in second
+    assert others == [
+        "homo_lr_0: host 10001 was absent from round 3 to 7.",
+        "homo_lr_0: host 10001 was absent in round 3: too late.",
+    ]

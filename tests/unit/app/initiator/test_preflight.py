@@ -20,7 +20,9 @@ from fedflow.base.errors.parties import (
 )
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import Message, beside
-from fedflow.domain.records import Reply
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.records import Reply, ScheduledSite
+from fedflow.domain.site import Site
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, OneServer, conf, dsl
 
@@ -383,3 +385,19 @@ def test_a_host_with_an_objection_is_no_absent_one(guest: OneServer) -> None:
     refuses(guest, {"10000": [objection]})
     with pytest.raises(PartiesNotReady):
         submit(guest, elastic(guest, 1))
+
+
+def test_explain_says_from_when_to_when_a_host_was_absent(guest: OneServer) -> None:
+    guest.parties.known = frozenset({"10000", "10001"})
+    refuses(guest, {"10000": lost("10000")})
+    guest.live()
+    job_id = guest.core.submissions.submit(dsl(), elastic(guest, 2)).job_id
+    site = Site.from_key("host-10000")
+    (away,) = guest.core.explanations.explain(job_id).absences
+    assert (away.site, away.until_ms) == (site.key, None)
+    assert "9999 cannot reach 10000" in away.reason
+    moved = ScheduledSite(site=site, phase=SitePhase.GRANTED)
+    with guest.store.transaction() as tx:
+        tx.schedules.set_site(job_id, moved, seen=SitePhase.ABSENT, now_ms=guest.clock.now_ms())
+    (over,) = guest.core.explanations.explain(job_id).absences
+    assert (over.site, over.until_ms) == (site.key, guest.clock.now_ms())

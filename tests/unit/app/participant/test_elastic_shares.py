@@ -199,3 +199,22 @@ def test_what_an_absent_host_has_not_done_passes_when_the_job_succeeds(host: One
     task = host.task(TASK)
     assert (task.party_status, task.status) == (TaskStatus.PASS, TaskStatus.SUCCESS)
     assert not host.job("1").in_use
+
+
+def test_explain_says_which_rounds_sites_missed(host: OneServer) -> None:
+    """What the metric does not say of the guest: it was in no round of these."""
+    points = [
+        (0, {"counted": {"host-10000": 3}, "left_out": {}, "last": 4}),
+        (5, {"counted": {"guest-9999": 2, "host-10000": 3}, "left_out": {}}),
+        (6, {"counted": {"guest-9999": 2}, "left_out": {"host-10000": "too late"}, "last": 8}),
+    ]
+    batch = MetricBatch(
+        namespace="train", name="participation", start=0, points=points,
+        meta={"metric_type": "PARTICIPATION"},
+    )  # fmt: skip
+    host.core.workers.save_metrics(TASK, str(host.task(TASK).token), [batch])
+    absences = host.core.explanations.explain("1").absences
+    assert [(a.site, a.component, a.first_round, a.last_round, a.reason) for a in absences] == [
+        ("guest-9999", "a", 0, 4, ""),
+        ("host-10000", "a", 6, 8, "too late"),
+    ]

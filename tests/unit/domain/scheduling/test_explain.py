@@ -415,3 +415,30 @@ def test_an_absent_host_of_an_elastic_job_is_named_with_since_when_and_why() -> 
     assert (absent.site, absent.since_ms, absent.next_ms) == (HOST, NOW - 70, NOW + 9)
     stays = waits_of(replace(shown, elastic=replace(rule, rejoin=False)), NOW)
     assert next(w for w in stays if w.code == "PartyAbsent").next_ms is None
+
+
+def test_what_keeps_an_absent_host_away_for_good_is_said() -> None:
+    rule = ElasticView(
+        min_parties=1, rejoin=True, round_deadline_ms=1, arbiter_wait_ms=1, rounds=frozenset({"a"})
+    )
+    ended = {"a": task(TaskStatus.SUCCESS), "b": task()}
+    shown = at_host(running(elastic=rule, tasks=ended), SitePhase.ABSENT, retry_ms=NOW + 9)
+    absent = next(w for w in waits_of(shown, NOW) if w.code == "PartyAbsent")
+    assert absent.remedy == (
+        "nothing: it does not come back to this job, as no rounds are left that it can join"
+    )
+    assert absent.next_ms is None
+
+
+def test_an_absent_arbiter_is_waited_for_until_its_limit() -> None:
+    arbiter = Site(Role.ARBITER, PartyId("20000"))
+    rule = ElasticView(
+        min_parties=1, rejoin=False, round_deadline_ms=1, arbiter_wait_ms=7_000,
+        rounds=frozenset({"a"}),
+    )  # fmt: skip
+    shown = running(elastic=rule)
+    away = SiteView(site=arbiter, phase=SitePhase.ABSENT, heard_ms=NOW - 5, retry_ms=NOW + 9)
+    waits = waits_of(replace(shown, sites=(*shown.sites, away)), NOW)
+    absent = next(w for w in waits if w.code == "PartyAbsent")
+    assert absent.message.startswith("arbiter 20000 is absent, and what needs it waits: ")
+    assert (absent.next_ms, absent.deadline_ms) == (NOW + 9, NOW - 5 + 60_000 + 7_000)

@@ -28,7 +28,13 @@ from fedflow.domain.scheduling.actions import (
     StartTask,
 )
 from fedflow.domain.scheduling.decide import decide, next_look_ms
-from fedflow.domain.scheduling.membership import ABSENT, LOSSES, MOST_LAUNCHES, MOST_TRIES
+from fedflow.domain.scheduling.membership import (
+    ABSENT,
+    LOSSES,
+    MOST_LAUNCHES,
+    MOST_TRIES,
+    hindrance,
+)
 from fedflow.domain.scheduling.views import ElasticView, JobView, SiteView, TaskView
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
@@ -256,7 +262,20 @@ def test_a_host_does_not_come_back_to_rounds_behind_others_that_it_missed() -> N
     dag = Dag(names=("bins", "train"), edges=(("bins", "train"),))
     rule = replace(RULE, rounds=frozenset({"bins", "train"}))
     tasks = {"bins": task(S, S, host=MISSED), "train": task(R, R, host=MISSED)}
-    assert decide(view(absent(), dag=dag, rule=rule, tasks=tasks), NOW_MS) == []
+    job = view(absent(), dag=dag, rule=rule, tasks=tasks)
+    assert decide(job, NOW_MS) == []
+    assert hindrance(job, rule, HOSTS[0]) == ("it missed the rounds of bins, and train needs them")
+    ended = replace(job, tasks={**tasks, "train": task(R, S, host=MISSED, second=share(R))})
+    assert hindrance(ended, rule, HOSTS[0]) == "no rounds are left that it can join"
+
+
+def test_a_host_comes_back_to_rounds_that_do_not_need_those_that_it_missed() -> None:
+    dag = Dag(names=("bins", "train"), edges=())
+    rule = replace(RULE, rounds=frozenset({"bins", "train"}))
+    tasks = {"bins": task(S, S, host=MISSED), "train": task(R, R, host=MISSED)}
+    job = view(absent(), dag=dag, rule=rule, tasks=tasks)
+    assert decide(job, NOW_MS) == [Rejoin(site=HOSTS[0])]
+    assert hindrance(job, rule, HOSTS[0]) is None
 
 
 def test_a_host_that_is_back_asks_for_cores_and_runs_what_it_missed_in_order() -> None:
