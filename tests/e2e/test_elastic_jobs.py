@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,15 @@ from tests.e2e.servers import (
     HOST,
     HOST_ID,
     QUICK,
-    Pair,
     Party,
-    Place,
-    free_ports,
     running,
     wait_for,
 )
+from tests.e2e.three import SECOND, Three, three_places
 from tests.integration.test_provider_processes import folder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-SECOND = Site.from_key("host-10001")
 ALL = (GUEST, HOST, SECOND, ARBITER)
 SETTINGS = {**QUICK, "FEDFLOW__SCHEDULING__LEASE_S": "6"}
 ROUNDS = """
@@ -52,39 +48,12 @@ def toy_rounds(ctx: Context, *, folder: str) -> Outputs:
 """
 
 
-@dataclass(frozen=True)
-class Three(Pair):
-    """A guest and two hosts, the first of them arbiter too."""
-
-    second: Party
-
-    @property
-    def all(self) -> tuple[Party, ...]:
-        return self.guest, self.host, self.second
-
-    def of(self, site: Site) -> Party:
-        return self.second if site == SECOND else super().of(site)
-
-
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     root = tmp_path_factory.mktemp("elastic")
     provider = folder(root / "toy", ROUNDS, name="toy", components="lab:toy_rounds")
     settings = {**SETTINGS, "FEDFLOW__PROVIDER__ALLOWED_FOLDERS": json.dumps([str(root)])}
-    ids = (GUEST_ID, HOST_ID, SECOND.party_id)
-    http, grpc = (dict(zip(ids, free_ports(3), strict=True)) for _ in range(2))
-    places = [
-        Place(
-            home=root / party_id,
-            party_id=party_id,
-            http_port=http[party_id],
-            grpc_port=grpc[party_id],
-            routes={other: f"127.0.0.1:{grpc[other]}" for other in ids if other != party_id},
-            settings=settings,
-        )
-        for party_id in ids
-    ]
-    with running(*places) as parties:
+    with running(*three_places(root, settings=settings)) as parties:
         for party in parties:
             party.client.providers.register(str(provider))
         yield Three(*parties)
@@ -109,21 +78,25 @@ def submit(three: Three, files: Path, *, least: int = 2, **more: Any) -> str:
             "rounds_0": {"module": "ToyRounds"},
         }
     }
-    conf: Json = {
+    conf = conf_of(
+        {"rounds_0": {"folder": str(files)}},
+        elastic={"min_parties": least, "round_deadline_s": 30, **more},
+        task_parallelism=2,
+    )
+    return three.guest.client.submit(dsl, conf).job_id
+
+
+def conf_of(parameters: Json, **common: Any) -> Json:
+    """Return the conf of a job of all, with parameters of components and of the job."""
+    return {
         "dsl_version": 2,
         "initiator": {"role": "guest", "party_id": GUEST_ID},
         "role": {
             "guest": [GUEST_ID], "host": [HOST_ID, SECOND.party_id], "arbiter": [HOST_ID],
         },
-        "job_parameters": {
-            "common": {
-                "task_parallelism": 2, "task_cores": 1,
-                "elastic": {"min_parties": least, "round_deadline_s": 30, **more},
-            }
-        },
-        "component_parameters": {"common": {"rounds_0": {"folder": str(files)}}},
+        "job_parameters": {"common": {"task_cores": 1, **common}},
+        "component_parameters": {"common": parameters},
     }  # fmt: skip
-    return three.guest.client.submit(dsl, conf).job_id
 
 
 def begun(files: Path, site: Site, launch: int = 0) -> None:
@@ -140,6 +113,13 @@ def shown(party: Party, job_id: str) -> dict[str, str]:
     """Return the status of each site's part of the rounds, as a party shows it."""
     tasks = party.client.job(job_id).tasks
     return {t.site: t.status for t in tasks if t.component == "rounds_0"}
+
+
+def fate_statuses(three: Three, job_id: str) -> Json:
+    """Return what FATE's clients read of the rounds at the second host."""
+    asked = {"job_id": job_id, "component_name": "rounds_0", "role": "host", "party_id": 10001}
+    (row,) = three.second.post("/v1/job/task/query", asked)["data"]
+    return {name: row[name] for name in ("f_status", "f_party_status")}
 
 
 def ends_well(three: Three, job_id: str, **expected: str) -> None:
@@ -194,6 +174,7 @@ def test_without_rejoin_an_absent_host_passes_and_its_job_succeeds(
     wait_for(lambda: shown(three.guest, job_id)["host-10001"] == "pass", "the host to be left out")
     go_on(tmp_path)
     ends_well(three, job_id, host_10001="pass")
+    assert fate_statuses(three, job_id) == {"f_status": "success", "f_party_status": "pass"}
     (away,) = three.guest.client.explain(job_id).absences
     assert (away.site, away.until_ms) == ("host-10001", None)
     three.guest.client.rerun(job_id, components=["rounds_0"], force=True)
@@ -296,26 +277,14 @@ def training(rounds: int) -> tuple[Json, Json]:
             },
         }
     }
-    conf: Json = {
-        "dsl_version": 2,
-        "initiator": {"role": "guest", "party_id": GUEST_ID},
-        "role": {
-            "guest": [GUEST_ID], "host": [HOST_ID, SECOND.party_id], "arbiter": [HOST_ID],
+    conf = conf_of(
+        {
+            "reader_0": {"table": {"namespace": "experiment", "name": "rows"}},
+            "data_transform_0": {"with_label": True, "label_name": "y"},
+            "homo_lr_0": {"max_iter": rounds, "early_stop": "diff", "tol": 0.0},
         },
-        "job_parameters": {
-            "common": {
-                "task_cores": 1,
-                "elastic": {"min_parties": 2, "round_deadline_s": 10, "last_call_s": 1},
-            }
-        },
-        "component_parameters": {
-            "common": {
-                "reader_0": {"table": {"namespace": "experiment", "name": "rows"}},
-                "data_transform_0": {"with_label": True, "label_name": "y"},
-                "homo_lr_0": {"max_iter": rounds, "early_stop": "diff", "tol": 0.0},
-            }
-        },
-    }  # fmt: skip
+        elastic={"min_parties": 2, "round_deadline_s": 10, "last_call_s": 1},
+    )
     return dsl, conf
 
 

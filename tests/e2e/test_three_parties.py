@@ -6,7 +6,6 @@ import csv
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,15 @@ from tests.e2e.servers import (
     HOST,
     HOST_ID,
     QUICK,
-    Pair,
-    Party,
-    Place,
-    free_ports,
     make_certificates,
     running,
     wait_for,
 )
+from tests.e2e.three import IDS, SECOND, Three, three_places
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ONE_HOST_AUC = 0.995448  #: of these trees if one host has all columns of both
-HOST_2 = Site.from_key("host-10001")
 TREES: Json = {
     "num_trees": 3,
     "tree_param": {"max_depth": 3},
@@ -54,42 +49,11 @@ TREES: Json = {
 }
 
 
-@dataclass(frozen=True)
-class Three(Pair):
-    """A guest and two hosts; the hosts know no way to each other."""
-
-    host_2: Party
-
-    @property
-    def all(self) -> tuple[Party, ...]:
-        return self.guest, self.host, self.host_2
-
-    def of(self, site: Site) -> Party:
-        return self.host_2 if site == HOST_2 else super().of(site)
-
-
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     folder = tmp_path_factory.mktemp("three")
-    ids = (GUEST_ID, HOST_ID, HOST_2.party_id)
-    tls = make_certificates(folder / "tls", *ids)
-    http, grpc = (dict(zip(ids, free_ports(3), strict=True)) for _ in range(2))
-    places = [
-        Place(
-            home=folder / party_id,
-            party_id=party_id,
-            http_port=http[party_id],
-            grpc_port=grpc[party_id],
-            routes={
-                other: f"127.0.0.1:{grpc[other]}"
-                for other in ids
-                if other != party_id and GUEST_ID in (other, party_id)
-            },
-            tls=tls,
-            settings=QUICK,
-        )
-        for party_id in ids
-    ]
+    tls = make_certificates(folder / "tls", *IDS)
+    places = three_places(folder, settings=QUICK, tls=tls, hosts_meet=False)
     with running(*places) as parties:
         three = Three(*parties)
         upload(three, folder)
@@ -103,7 +67,7 @@ def upload(three: Three, folder: Path) -> None:
     with (DATA / f"{NAMES[HOST_ID]}.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     half = 1 + (len(rows[0]) - 1) // 2
-    for party, columns in ((three.host, slice(1, half)), (three.host_2, slice(half, None))):
+    for party, columns in ((three.host, slice(1, half)), (three.second, slice(half, None))):
         path = folder / f"{party.place.party_id}.csv"
         path.write_text("\n".join(",".join([row[0], *row[columns]]) for row in rows))
         assert party.upload(path, NAMES[HOST_ID]).succeeded
@@ -124,7 +88,7 @@ def submit(three: Three, trees: Json) -> Json:
         "evaluation_0": Step(module="Evaluation", data={"data": ["trees_0.data"]}),
     }
     dsl, conf = pipeline(steps)
-    conf["role"]["host"].append(int(HOST_2.party_id))
+    conf["role"]["host"].append(int(SECOND.party_id))
     hosts = conf["component_parameters"]["role"]["host"]
     hosts["1"] = hosts["0"]
     conf["job_parameters"]["common"].update(auto_retries=1, auto_retry_delay=0)
@@ -140,8 +104,8 @@ def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
 def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Three) -> None:
     """The AUC is that of one host with all columns: the same splits win, whoever has the column."""
     job = submit(three, TREES)
-    wait_for(lambda: stored_steps(three, job, "trees_0", HOST_2), "a whole tree")
-    victim = three.host_2.wait_executor(job["job_id"], component="trees_0", site=HOST_2)
+    wait_for(lambda: stored_steps(three, job, "trees_0", SECOND), "a whole tree")
+    victim = three.second.wait_executor(job["job_id"], component="trees_0", site=SECOND)
     os.kill(victim, signal.SIGKILL)
     job_id = job["job_id"]
     ends = three.ends(job_id)
@@ -149,15 +113,15 @@ def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Thre
     assert attempts(three, job_id)["trees_0"] == 1
     measured = three.guest.client.summary(job_id, "evaluation_0", site=GUEST)["trees_0"]["train"]
     assert measured["auc"] == pytest.approx(ONE_HOST_AUC, abs=1e-6)
-    assert {len(trees_of(three, job_id, site)) for site in (GUEST, HOST, HOST_2)} == {3}
+    assert {len(trees_of(three, job_id, site)) for site in (GUEST, HOST, SECOND)} == {3}
 
 
 def test_trees_go_on_when_the_server_of_a_host_is_killed_and_started_again(three: Three) -> None:
     """Its executor lives on, and waits for the server as the other parties do."""
     job = submit(three, {**TREES, "num_trees": 6})
-    wait_for(lambda: stored_steps(three, job, "trees_0", HOST_2), "a whole tree")
-    three.host_2.kill()
-    three.host_2.start().wait_ready()
+    wait_for(lambda: stored_steps(three, job, "trees_0", SECOND), "a whole tree")
+    three.second.kill()
+    three.second.start().wait_ready()
     ends = three.ends(job["job_id"])
     assert (len(ends), set(ends.values())) == (3, {"success"}), three.views(job["job_id"])
-    assert {len(trees_of(three, job["job_id"], site)) for site in (GUEST, HOST, HOST_2)} == {6}
+    assert {len(trees_of(three, job["job_id"], site)) for site in (GUEST, HOST, SECOND)} == {6}
