@@ -120,12 +120,18 @@ def run_component(
 
     ran = sites if only is None else only
     runs = [_SiteRun(spec, site, context_at=context_at, federation=fed) for site in ran]
-    late = _run_all(runs, timeout_s=timeout_s)
+    _end_late(_run_all(runs, timeout_s=timeout_s), sites, fed, timeout_s=timeout_s)
+    return {run.site: run.result() for run in runs}
+
+
+def _end_late(
+    late: Sequence[str], sites: Iterable[Site], federation: LocalFederation, *, timeout_s: float
+) -> None:
+    """End what did not end in time, if anything did not. Raises: TimeoutError."""
     if late:
         for site in sites:
-            fed.fail(site, f"the run took longer than {timeout_s} s")
+            federation.fail(site, f"the run took longer than {timeout_s} s")
         raise TimeoutError(f"still running after {timeout_s} s: {', '.join(late)}")
-    return {run.site: run.result() for run in runs}
 
 
 def _run_all(runs: Sequence[_SiteRun], *, timeout_s: float) -> list[str]:
