@@ -137,7 +137,7 @@ SCHEMAS: Final[Json] = {
         ),
     ),
     "Share": object_of(
-        "digest load_id inputs texts hosts reason",
+        "digest load_id inputs texts hosts answers_callers reason",
         **_SHARE,
         party_model_id=TEXT,
         status={"enum": ["loaded", "refused"]},
@@ -147,6 +147,7 @@ SCHEMAS: Final[Json] = {
         inputs=list_of(TEXT),
         texts=list_of(TEXT),
         hosts=list_of(TEXT),
+        answers_callers=FLAG,
         services=list_of(TEXT),
     ),
     "Drift": object_of(
