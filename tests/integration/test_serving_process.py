@@ -594,6 +594,17 @@ def test_a_body_that_cannot_be_read_is_code_100(pair: Pair, body: bytes) -> None
         assert answer["retmsg"]
 
 
+def test_a_model_with_hosts_needs_ids(pair: Pair) -> None:
+    row = {"featureData": ROW}
+    request = {"head": {"serviceId": "credit"}, "body": row}
+    _, answer = pair.guest.call("callers", "POST", "/federation/v1/inference", request)
+    item = {**row, "sendToRemoteFeatureData": {"device_id": "u1"}}
+    batch = pair.guest.batch([{"index": 0, **item}, {"index": 1, **row}])
+    for one in (answer, batch):
+        assert one["retcode"] == 100
+        assert "hosts of this model need ids" in one["retmsg"]
+
+
 def test_features_that_are_no_numbers_are_code_102(pair: Pair) -> None:
     assert pair.guest.infer({**ROW, "x0": "text"})["retcode"] == 102
 

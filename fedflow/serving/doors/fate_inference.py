@@ -34,10 +34,10 @@ class CallerHead(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SingleItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One row: features stay here, the others go to every host."""
+    """One row: features stay here, the others go to every host; without hosts there are none."""
 
     feature_data: _Values
-    send_to_remote_feature_data: dict[str, IdValue]
+    send_to_remote_feature_data: dict[str, IdValue] | None = None
 
 
 class BatchItem(SingleItem, frozen=True, kw_only=True, rename="camel"):
@@ -71,7 +71,7 @@ class FlatSingle(CallerHead, frozen=True, kw_only=True, rename="camel"):
 
     case_id: str = ""
     feature_data: _Values
-    send_to_remote_feature_data: dict[str, IdValue]
+    send_to_remote_feature_data: dict[str, IdValue] | None = None
 
 
 class FlatBatch(CallerHead, frozen=True, kw_only=True, rename="camel"):
@@ -85,6 +85,8 @@ _singles: Final = msgspec.json.Decoder(SingleRequest)
 _batches: Final = msgspec.json.Decoder(BatchRequest)
 _flat_singles: Final = msgspec.json.Decoder(FlatSingle)
 _flat_batches: Final = msgspec.json.Decoder(FlatBatch)
+
+_NO_IDS: Final = "sendToRemoteFeatureData is missing: the hosts of this model need ids"
 
 _Answer = dict[str, Any]
 T = TypeVar("T")
@@ -128,6 +130,9 @@ class FateInference:
         return self._batch(_with_head(named, request), request.batch_data_list)
 
     def _single(self, asked: CallerRequest, item: SingleItem | FlatSingle) -> _Answer:
+        fault = self._ids_fault(asked, [item])
+        if fault is not None:
+            return self._refused(asked, fault)
         found = self._answering.answer(asked, [_row(item, asked.case_id)])
         if isinstance(found, ItemAnswer):
             return _fault(found, asked.case_id)
@@ -136,7 +141,7 @@ class FateInference:
         return {**_outcome(one.item), "flag": 0, "data": data, "caseId": asked.case_id}
 
     def _batch(self, asked: CallerRequest, items: Sequence[BatchItem]) -> _Answer:
-        fault = _batch_fault(items, self._limits.batch_rows)
+        fault = _batch_fault(items, self._limits.batch_rows) or self._ids_fault(asked, items)
         if fault is not None:
             return self._refused(asked, fault)
         found = self._answering.answer(asked, [_row(item, asked.case_id) for item in items])
@@ -155,6 +160,19 @@ class FateInference:
             "caseId": asked.case_id,
             "singleInferenceResultMap": {str(one["index"]): one for one in answers},
         }
+
+    def _ids_fault(
+        self, asked: CallerRequest, items: Sequence[SingleItem | FlatSingle]
+    ) -> ItemAnswer | None:
+        """Return why rows without ids are not answered: hosts need them; None: they are."""
+        if all(item.send_to_remote_feature_data is not None for item in items):
+            return None
+        if self._answering.caller_fault(asked) is not None:
+            return None  # which is the answer
+        chosen = self._answering.select(asked, {})
+        if isinstance(chosen, ItemAnswer) or not chosen.served.model.hosts:
+            return None
+        return failed(ServingCode.PARAMETERS, _NO_IDS)
 
     def _version_data(self, chosen: SelectedVersion) -> _Answer:
         key = chosen.served.key
@@ -191,7 +209,7 @@ def _batch_data(one: AnsweredRow) -> _Answer:
 
 def _row(item: SingleItem | FlatSingle, case_id: str) -> OnlineRow:
     return OnlineRow(
-        request_id=case_id, features=item.feature_data, ids=item.send_to_remote_feature_data
+        request_id=case_id, features=item.feature_data, ids=item.send_to_remote_feature_data or {}
     )
 
 
