@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.e2e.servers import DATA, GUEST_ID, HOST_ID, ROOT, Pair
 
 EXAMPLE = ROOT / "examples" / "hetero_lr"
 NAMES = {GUEST_ID: "breast_hetero_guest", HOST_ID: "breast_hetero_host"}
+HORIZONTAL_NAMES = {GUEST_ID: "breast_homo_guest", HOST_ID: "breast_homo_host"}
 
 Json = dict[str, Any]
 
 
-def upload_data(pair: Pair) -> None:
-    """Upload to each party's own server its own file."""
-    for party, table in ((pair.guest, NAMES[GUEST_ID]), (pair.host, NAMES[HOST_ID])):
+def upload_data(pair: Pair, names: Mapping[str, str] = NAMES) -> None:
+    """Upload to each party's own server its own file; `names` are tables by party."""
+    for party, table in ((pair.guest, names[GUEST_ID]), (pair.host, names[HOST_ID])):
         view = party.upload(DATA / f"{table}.csv", table, drop=True)
         assert view.succeeded, view
 

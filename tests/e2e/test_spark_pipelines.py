@@ -1,4 +1,4 @@
-"""The vertical pipeline on a real Spark cluster: the results of one machine, and its faults."""
+"""Pipelines on a real Spark cluster: the results of one machine, and its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedflow.domain.site import Site
-from tests.e2e.jobs import Json, upload_data
+from tests.e2e.jobs import HORIZONTAL_NAMES, Json, upload_data
 from tests.e2e.pipelines import Step, pipeline, reader, transform
 from tests.e2e.servers import GUEST, HOST, Pair, two_parties, wait_for
 from tests.support.spark_cluster import SparkCluster
@@ -83,6 +83,37 @@ SHORT: dict[str, Step] = {  # what has jobs on Spark, with as few of them as a m
     "evaluation_0": STEPS["evaluation_0"],
 }
 
+HORIZONTAL: dict[str, Step] = {
+    "reader_0": reader(HORIZONTAL_NAMES),
+    "data_transform_0": Step(
+        module="DataTransform",
+        data={"data": ["reader_0.data"]},
+        params={"with_label": True, "label_name": "y"},
+    ),
+    "binning_0": Step(
+        module="HomoFeatureBinning",
+        data={"data": ["data_transform_0.data"]},
+        params={"bin_num": 5, "method": "recursive_query"},
+    ),
+    "one_hot_0": Step(
+        module="HomoOneHotEncoder",
+        data={"data": ["binning_0.data"]},
+        params={"transform_col_indexes": [0, 1]},
+    ),
+    "homo_lr_0": Step(
+        module="HomoLR",
+        data={"train_data": ["one_hot_0.data"]},
+        params={
+            "optimizer": "sgd",
+            "max_iter": 3,
+            "batch_size": 64,
+            "learning_rate": 0.1,
+            "init_param": {"init_method": "zeros"},
+        },
+    ),
+    "evaluation_0": Step(module="Evaluation", data={"data": ["homo_lr_0.data"]}),
+}
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory, spark_cluster: SparkCluster) -> Iterator[Pair]:
@@ -100,7 +131,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory, spark_cluster: SparkCluster) 
 
 def submit(pair: Pair, steps: dict[str, Step], on_spark: tuple[Site, ...]) -> str:
     """Return the id of a job whose shares at `on_spark` divide the two workers among them."""
-    dsl, conf = pipeline(copy.deepcopy(steps), arbiter="hetero_lr_0" in steps)
+    dsl, conf = pipeline(
+        copy.deepcopy(steps), arbiter=bool({"hetero_lr_0", "homo_lr_0"} & set(steps))
+    )
     executors = 2 // max(1, len(on_spark))
     options = {"num-executors": executors, "executor-cores": 1, "executor-memory": "512m"}
     engine = {"computing_engine": "SPARK", "spark_run": options}
@@ -186,6 +219,19 @@ def test_both_parties_on_spark_get_the_results_of_local_engines(pair: Pair, loca
     job_id = run(pair, (GUEST, HOST), STEPS)
     assert differences(local, results(pair, job_id)) == []
     assert spark_jobs(pair, job_id, "trees_0", site=HOST) > 0
+
+
+@pytest.mark.heavy
+def test_a_horizontal_job_with_one_party_on_spark_has_the_results_of_local_engines(
+    pair: Pair,
+) -> None:
+    upload_data(pair, HORIZONTAL_NAMES)
+    alone = results(pair, run(pair, (), HORIZONTAL), HORIZONTAL)
+    job_id = run(pair, (GUEST,), HORIZONTAL)
+    assert differences(alone, results(pair, job_id, HORIZONTAL)) == []
+    for component in ("data_transform_0", "binning_0", "one_hot_0"):
+        assert spark_jobs(pair, job_id, component) > 0, component
+    assert alone[f"{GUEST} evaluation_0"]["summary"]["homo_lr_0"]["train"]["auc"] > 0.9
 
 
 @pytest.mark.heavy
