@@ -12,7 +12,7 @@ from tests.clients.conftest import SETTINGS, Deployment
 from tests.clients.environments import Environment
 from tests.clients.vertical_pipelines import START
 from tests.e2e.jobs import example
-from tests.e2e.online import OnlineParties, guest_rows, online_parties, scores_of
+from tests.e2e.online import OnlineParties, features_of, online_parties, scores_of
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(600)
@@ -83,7 +83,7 @@ def test_the_pipeline_sdk_loads_and_binds_what_then_answers_with_the_offline_sco
     assert "must deploy components first" in found.pop("undeployed")  # the SDK itself says so
     for name, seen in found.items():
         assert "Cannot bind model" in seen["bad"]
-        for user, features in guest_rows().items():
+        for user, features in features_of("breast_hetero_guest").items():
             answer = parties.ask(f"by-sdk-{name}", user, features)
             assert answer["retcode"] == 0, answer
             assert answer["data"]["modelVersion"] == seen["version"]
@@ -143,7 +143,7 @@ def test_flow_model_load_and_bind_publish_a_deployed_version(
     }
     assert (bound["retcode"], bound["retmsg"]) == (0, "success")
     offline = offline_scores(deployment, trained[0], version, tmp_path)
-    for user, features in guest_rows().items():
+    for user, features in features_of("breast_hetero_guest").items():
         answer = parties.ask(service, user, features)
         assert (answer["retcode"], answer["data"]["modelVersion"]) == (0, version), answer
         assert answer["data"]["score"] == pytest.approx(offline[user], rel=0, abs=1e-9)

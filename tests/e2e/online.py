@@ -39,9 +39,7 @@ class OnlineParties:
         """Return the answer to a single request at the guest's port of callers."""
         body = {"featureData": features, "sendToRemoteFeatureData": {"id": user}}
         request = {"head": {"serviceId": service}, "body": body}
-        status, answer = self.guest.call("callers", "POST", "/federation/v1/inference", request)
-        assert status == 200, answer
-        return answer
+        return inference(self.guest, request)
 
 
 @contextmanager
@@ -101,9 +99,16 @@ def servings(place: ServingPlace) -> dict[str, str]:
     }
 
 
-def guest_rows() -> dict[str, Json]:
-    """Return the guest's features of some rows by sample id."""
-    with (DATA / "breast_hetero_guest.csv").open(newline="", encoding="utf-8") as file:
+def inference(place: ServingPlace, request: Json) -> Any:
+    """Return the answer to a single request at a party's port of callers."""
+    status, answer = place.call("callers", "POST", "/federation/v1/inference", request)
+    assert status == 200, answer
+    return answer
+
+
+def features_of(table: str) -> dict[str, Json]:
+    """Return the features of the first rows of a file by sample id."""
+    with (DATA / f"{table}.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for _, row in zip(range(ASKED), csv.DictReader(file), strict=False)]
     return {
         row["id"]: {name: float(value) for name, value in row.items() if name.startswith("x")}

@@ -13,10 +13,18 @@ import pytest
 import requests
 
 from fedflow.base.errors.models import NotPublished
-from tests.e2e.jobs import Json, upload_data
-from tests.e2e.online import TOKEN, OnlineParties, guest_rows, online_parties, scores_of
+from fedflow.domain.site import Site
+from tests.e2e.jobs import HORIZONTAL_NAMES, Json, upload_data
+from tests.e2e.online import (
+    TOKEN,
+    OnlineParties,
+    features_of,
+    inference,
+    online_parties,
+    scores_of,
+)
 from tests.e2e.pipelines import Step, pipeline, reader, transform
-from tests.e2e.servers import GUEST_ID, HOST_ID, refusal_of
+from tests.e2e.servers import GUEST, GUEST_ID, HOST, HOST_ID, Pair, refusal_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -34,6 +42,20 @@ LEARNERS = {
         module="HeteroSecureBoost",
         data=ROWS,
         params={**KEY, "num_trees": 2, "tree_param": {"max_depth": 3}},
+    ),
+}
+HORIZONTAL: dict[str, Step] = {
+    "reader_0": reader(HORIZONTAL_NAMES),
+    "data_transform_0": Step(
+        module="DataTransform",
+        data={"data": ["reader_0.data"]},
+        params={"with_label": True, "label_name": "y", "label_type": "int"},
+    ),
+    "scale_0": Step(module="FeatureScale", data={"data": ["data_transform_0.data"]}),
+    "homo_lr_0": Step(
+        module="HomoLR",
+        data=ROWS,
+        params={"max_iter": 2, "init_param": {"init_method": "zeros"}},
     ),
 }
 
@@ -56,10 +78,15 @@ class Served(OnlineParties):
         tables = {role: ("experiment", f"breast_hetero_{role}") for role in ("guest", "host")}
         job_id = client.models.predict(self.model_id, version, tables).job_id
         assert client.wait(job_id, timeout_s=120).succeeded
-        folder.mkdir()
-        files = client.download_output(job_id, learner, folder)
-        (path,) = [file for file in files if file.suffix == ".csv"]
-        return scores_of(path)
+        return scores_at(self.pair, GUEST, job_id, learner, folder)
+
+
+def scores_at(pair: Pair, site: Site, job_id: str, learner: str, folder: Path) -> dict[str, float]:
+    """Return the scores that a predict job left at one site by sample id."""
+    folder.mkdir()
+    files = pair.of(site).client.download_output(job_id, learner, folder, site=site)
+    (path,) = [file for file in files if file.suffix == ".csv"]
+    return scores_of(path)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +110,7 @@ def test_online_scores_are_those_of_the_predict_job(
     models = served.pair.guest.client.models
     assert models.load(version)["host"] == {HOST_ID: 0}
     models.bind(version, learner)
-    rows = guest_rows()
+    rows = features_of("breast_hetero_guest")
     for user, features in rows.items():
         answer = served.ask(learner, user, features)
         assert answer["retcode"] == 0, answer
@@ -98,6 +125,43 @@ def test_online_scores_are_those_of_the_predict_job(
     assert scores == pytest.approx([offline[user] for user in rows], rel=0, abs=1e-9)
     unknown = served.ask(learner, "nobody", next(iter(rows.values())))
     assert unknown["retcode"] == 2113, unknown
+
+
+def test_each_party_scores_alone_with_a_horizontal_model(served: Served, tmp_path: Path) -> None:
+    pair, client = served.pair, served.pair.guest.client
+    upload_data(pair, HORIZONTAL_NAMES)
+    sent = client.submit(*pipeline(HORIZONTAL, arbiter=True))
+    assert client.wait(sent.job_id, timeout_s=200).succeeded
+    version = client.models.deploy(sent.model_id, sent.job_id).model_version
+    tables = {role: ("experiment", f"breast_homo_{role}") for role in ("guest", "host")}
+    job_id = client.models.predict(sent.model_id, version, tables).job_id
+    assert client.wait(job_id, timeout_s=120).succeeded
+    loaded = client.models.load(version)
+    assert (loaded["guest"], loaded["host"]) == ({GUEST_ID: 0}, {HOST_ID: 0})
+    for site, place, other in (
+        (GUEST, served.guest, served.host),
+        (HOST, served.host, served.guest),
+    ):
+        pair.of(site).client.models.bind(version, "horizontal")
+        offline = scores_at(pair, site, job_id, "homo_lr_0", tmp_path / site.key)
+        rows = features_of(HORIZONTAL_NAMES[site.party_id])
+        other.kill()
+        try:
+            for user, features in rows.items():
+                request = {
+                    "head": {"serviceId": "horizontal"},
+                    "body": {"featureData": features},
+                }
+                answer = inference(place, request)
+                assert answer["retcode"] == 0, answer
+                assert answer["data"]["modelVersion"] == version
+                assert answer["data"]["score"] == pytest.approx(offline[user], rel=0, abs=1e-9)
+            items = [{"index": n, "featureData": one} for n, one in enumerate(rows.values())]
+            found = place.batch(items, service="horizontal")["batchDataList"]
+        finally:
+            other.start()
+        scores = [one["data"]["score"] for one in sorted(found, key=lambda one: one["index"])]
+        assert scores == pytest.approx([offline[user] for user in rows], rel=0, abs=1e-9)
 
 
 def test_drift_is_measured_against_the_training_at_each_party(served: Served) -> None:
@@ -129,7 +193,7 @@ def test_a_grey_release_goes_to_some_users_and_back_in_one_call(served: Served) 
         models.load(version)
     models.bind(whole, "split")
     models.bind(grey, "split", weight=30, options={"on_fault": "default_score"})
-    rows = guest_rows()
+    rows = features_of("breast_hetero_guest")
 
     def versions() -> dict[str, str]:
         return {
@@ -150,7 +214,7 @@ def test_what_is_loaded_and_bound_outlives_a_restart(served: Served) -> None:
     models = served.pair.guest.client.models
     models.load(version)
     models.bind(version, "kept")
-    user, features = next(iter(guest_rows().items()))
+    user, features = next(iter(features_of("breast_hetero_guest").items()))
     before = served.ask("kept", user, features)
     for place in (served.guest, served.host):
         place.kill()
@@ -197,7 +261,7 @@ def test_the_board_loads_binds_and_tries_a_version(served: Served) -> None:
     assert "The version was loaded." in loaded
     named = json.dumps([served.model_id, version])
     assert "was bound" in send("bind", service_id="of-board", version=named)
-    user, features = next(iter(guest_rows().items()))
+    user, features = next(iter(features_of("breast_hetero_guest").items()))
     tried = send("try", service_id="of-board", json=json.dumps(features), id_name_0="id",
                  id_value_0=user)  # fmt: skip
     score = served.ask("of-board", user, features)["data"]["score"]
