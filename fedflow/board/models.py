@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from flask import Response, request
@@ -27,6 +28,7 @@ from fedflow.board.presenters.models.sections import HeatMap, Section, Tree
 from fedflow.board.presenters.models.selected import shown
 from fedflow.board.presenters.models.visible import own_meta, own_param
 from fedflow.board.presenters.paging import ListPage, number_of, whole
+from fedflow.board.presenters.results import headline, tiles
 from fedflow.board.urls import component_url, site_url
 from fedflow.domain.models.lists import ModelKind, ModelList, kind_of
 from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
@@ -56,29 +58,48 @@ def models() -> Response:
         kind=_kind(_text("kind")),
         module=_text("module"),
         tag=_text("tag"),
+        with_empty=bool(_text("empty")),
         limit=size,
         offset=(number - 1) * size,
     )
     found = services().models.views.page(which)
-    is_filtered = any(_text(n) for n in ("text", "role", "party", "kind", "module", "tag"))
+    is_filtered = any(_text(n) for n in ("text", "role", "party", "kind", "module", "tag", "empty"))
     return page(
         "models.html",
         title=t("Models"),
         nav="models",
         lines=[
-            (line, line_url(line), found.tags.get(line.key.model_version, ()))
+            (
+                line,
+                line_url(line),
+                found.tags.get(line.key.model_version, ()),
+                found.jobs.get(line.key),
+            )
             for line in found.lines
         ],
+        headline=headline,
         paging=ListPage(number=number, size=size, count=found.count),
         choices=services().models.views.choices(),
         kinds=[(kind.value, kind_word(kind)) for kind in ModelKind],
         kind_word=kind_word,
         roles=[role.value for role in Role if role is not Role.LOCAL],
-        given={n: _text(n) for n in ("text", "role", "party", "kind", "module", "tag")},
+        given={n: _text(n) for n in ("text", "role", "party", "kind", "module", "tag", "empty")},
         sizes=SIZES,
         size=size,
         is_filtered=is_filtered,
     )
+
+
+def _name(story: ModelStory) -> str:
+    """Return what people call a version: as the job that trained it."""
+    named = "" if story.job is None else story.job.name
+    return named or t("Model {version}", version=story.key.model_version[:40])
+
+
+def _component_url(story: ModelStory) -> Callable[[str], str]:
+    """Return what gives the address of a component of the job that trained a version."""
+    job_id = "" if story.job is None else story.job.key.job_id
+    return lambda component: component_url(job_id, story.key.site, component)
 
 
 def kind_word(kind: ModelKind) -> str:
@@ -103,9 +124,12 @@ def model_version(model: str, version: str) -> Response:
     damages = services().models.views.damages(story.key) if _text("check") else None
     return page(
         "model.html",
-        title=t("Model {version}", version=version[:40]),
+        title=_name(story),
         nav="models",
         story=story,
+        name=_name(story),
+        tiles=() if story.job is None else tiles(story.job.figures),
+        job_component_url=_component_url(story),
         version=found,
         kind=None
         if found is None

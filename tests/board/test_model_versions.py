@@ -13,6 +13,7 @@ import pytest
 import requests
 from playwright.sync_api import Page, expect
 
+from fedflow.domain.job.figures import Figure
 from fedflow.domain.records import JobKey
 from fedflow.domain.states import JobStatus
 from tests.board import seeds
@@ -39,7 +40,7 @@ def read(place: Place, path: str, *, status: int = 200) -> str:
 
 
 def shown_versions(text: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a class="mono" href="[^"]+">([^<]+)</a>', text)
+    return re.findall(r'<th scope="row"><a class="name" href="[^"]+">([^<]+)</a>', text)
 
 
 class Form:
@@ -61,6 +62,24 @@ class Form:
 # --- the list -------------------------------------------------------------------------------------
 
 
+def test_a_version_is_shown_with_the_name_and_the_result_of_its_job(seeded: Place) -> None:
+    trained = version(650)
+    auc = Figure(component="e_0", name="auc", value=0.98661, model="lr_0", part="validate")
+    job = seeds.job(650)
+    key = replace(job.key, job_id=trained.key.model_version, site=trained.key.site)
+    seeds.put(seeded.store, replace(job, key=key, name="HeteroLR · breast", figures=(auc,)))
+    put_version(seeded, trained)
+    put_version(seeded, replace(trained, key=version(651).key, size_bytes=0))
+    text = read(seeded, f"/board/models?text={trained.key.model_version[:-1]}")
+    assert shown_versions(text) == ["HeteroLR · breast"]
+    assert '<td class="result">AUC 0.9866</td>' in text
+    every = read(seeded, f"/board/models?text={trained.key.model_version[:-1]}&empty=1")
+    assert len(shown_versions(every)) == 2
+    page = read(seeded, f"{PATH}/{trained.key.model_version}")
+    assert "<h1>HeteroLR · breast</h1>" in page
+    assert "AUC · validate" in page
+
+
 def test_the_list_filters_by_what_is_asked_and_counts_all_pages(seeded: Place) -> None:
     for number in range(100, 125):
         put_version(seeded, version(number))
@@ -79,9 +98,9 @@ def test_the_list_filters_by_what_is_asked_and_counts_all_pages(seeded: Place) -
 
 
 def test_odd_filters_are_taken_as_none(seeded: Place) -> None:
-    put_version(seeded, version(190))
+    put_version(seeded, version(650))
     text = read(seeded, "/board/models?page=-3&size=7&role=king&kind=%00")
-    assert version(190).key.model_version in text
+    assert version(650).key.model_version in text
 
 
 # --- one version ----------------------------------------------------------------------------------
@@ -267,7 +286,7 @@ def test_a_model_is_found_deployed_and_compared(
     page.get_by_role("button", name="Find").click()
     shot(page, "models")
     page.get_by_role("link", name=version(500).key.model_version).first.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Model version")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(version(500).key.model_version)
     axe(page)
     shot(page, "model")
     page.get_by_label("State of hetero_lr_0").select_option("1")

@@ -13,6 +13,7 @@ from fedflow.base.errors.models import ModelDamaged, ModelNotFound
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.spec import model_id_of
+from fedflow.domain.job_lines import JobLine
 from fedflow.domain.models.lists import ModelLine, ModelList, parent_version
 from fedflow.domain.models.model import (
     Checkpoint,
@@ -41,6 +42,7 @@ class ModelPage:
     lines: Sequence[ModelLine]
     count: int
     tags: Mapping[str, Sequence[str]]
+    jobs: Mapping[ModelKey, JobLine]  #: that trained them or their parents, as far as they are here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +86,10 @@ class ModelViews:
             full = len(lines) == which.limit or (not lines and which.offset > 0)
             count = tx.model_lists.count(which) if full else which.offset + len(lines)
             tags = tx.model_lists.tags({line.key.model_version for line in lines})
-        return ModelPage(lines=lines, count=count, tags=tags)
+            jobs = {job.key: job for job in tx.job_lists.of({line.trained_by for line in lines})}
+        trained = {line.key: JobKey(job_id=line.trained_by, site=line.key.site) for line in lines}
+        known = {key: jobs[job] for key, job in trained.items() if job in jobs}
+        return ModelPage(lines=lines, count=count, tags=tags, jobs=known)
 
     def choices(self) -> Choices:
         """Return what the list can be filtered by."""

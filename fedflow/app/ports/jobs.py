@@ -149,6 +149,9 @@ class JobListStore(Protocol):
     def page(self, which: JobFilter) -> list[JobLine]:
         """Return a page of matching party jobs, in the filter's order, with their tags."""
 
+    def of(self, job_ids: Collection[str]) -> list[JobLine]:
+        """Return the lines of all party jobs here of some jobs, in no order."""
+
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         """Return how much of some jobs that this server initiated is done: percent of the tasks."""
 

@@ -33,6 +33,7 @@ class ModelList:
     tag: str = ""
     model_id: str = ""
     child_of: str = ""  #: the version that it was deployed from
+    with_empty: bool = True  #: versions without contents, too
     limit: int = 50
     offset: int = 0
 
@@ -50,6 +51,11 @@ class ModelLine:
     imported: bool
     size_bytes: int
     created_ms: int
+
+    @property
+    def trained_by(self) -> str:
+        """Return the id of the job that trained it, or the version that it was deployed from."""
+        return self.parent_version or self.key.model_version
 
     @property
     def kind(self) -> ModelKind:

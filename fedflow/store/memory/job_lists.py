@@ -21,28 +21,31 @@ class MemoryJobLists:
         self._tags = tags
 
     def page(self, which: JobFilter) -> list[JobLine]:
-        return [
-            JobLine(
-                key=job.key,
-                initiator=job.initiator,
-                status=job.status,
-                epoch=job.epoch,
-                roles=job.roles,
-                created_ms=job.created_ms,
-                updated_ms=job.updated_ms,
-                started_ms=job.started_ms,
-                ended_ms=job.ended_ms,
-                progress=job.progress,
-                reason=job.reason,
-                name=job.name,
-                figures=job.figures,
-                description=job.description,
-                user=job.user,
-                refused=job.tag == SUBMIT_FAILED,
-                tags=self._tags.names(job.key.job_id),
-            )
-            for job in self._jobs.find(which)
-        ]
+        return [self._line(job) for job in self._jobs.find(which)]
+
+    def of(self, job_ids: Collection[str]) -> list[JobLine]:
+        return [self._line(job) for job_id in job_ids for job in self._jobs.shares(job_id)]
+
+    def _line(self, job: JobRecord) -> JobLine:
+        return JobLine(
+            key=job.key,
+            initiator=job.initiator,
+            status=job.status,
+            epoch=job.epoch,
+            roles=job.roles,
+            created_ms=job.created_ms,
+            updated_ms=job.updated_ms,
+            started_ms=job.started_ms,
+            ended_ms=job.ended_ms,
+            progress=job.progress,
+            reason=job.reason,
+            name=job.name,
+            figures=job.figures,
+            description=job.description,
+            user=job.user,
+            refused=job.tag == SUBMIT_FAILED,
+            tags=self._tags.names(job.key.job_id),
+        )
 
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -73,6 +73,16 @@ class SqlJobLists:
         tags = tags_of(self._session, {row[0] for row in found})
         return [_LINES.read(row, tags.get(row[0], ())) for row in found]
 
+    def of(self, job_ids: Collection[str]) -> list[JobLine]:
+        ids = sorted(job_ids)
+        if not ids:
+            return []
+        found = self._session.rows(
+            f"SELECT {_LINES.columns} FROM t_job WHERE {one_of('f_job_id', len(ids))}", ids
+        )
+        tags = tags_of(self._session, ids)
+        return [_LINES.read(row, tags.get(row[0], ())) for row in found]
+
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         if not job_ids:
             return {}

@@ -111,6 +111,8 @@ def _conditions(which: ModelList) -> tuple[str, list[Value]]:
         add(_HAS_TAG, which.tag)
     if which.model_id:
         add("f_model_id = ?", which.model_id)
+    if not which.with_empty:
+        add("f_size > 0")
     if which.child_of:
         member = f'"parent_model_version":{to_json(which.child_of)}'
         add("INSTR(f_parent_info, ?) > 0", member)

@@ -42,6 +42,15 @@ def test_a_line_has_what_a_list_shows(store, make):
     assert line.is_initiator
 
 
+def test_lines_of_some_jobs_are_those_of_their_sites(store, make):
+    fill(store, make)
+    with store.read() as tx:
+        found = {line.key: line for line in tx.job_lists.of({"j2", "j4", "no"})}
+        pages = [tx.job_lists.page(JobFilter(job_id=job_id)) for job_id in ("j2", "j4")]
+        assert found == {line.key: line for page in pages for line in page}
+        assert tx.job_lists.of(()) == []
+
+
 def test_jobs_are_found_by_tag(store, make):
     fill(store, make)
     assert ids(store, tag="red") == ["j4", "j4", "j2", "j2"]

@@ -379,6 +379,15 @@ def test_lists_of_versions_are_filtered_and_counted(listed, filters, versions):
         assert tx.model_lists.count(which) == len(versions)
 
 
+def test_versions_without_contents_can_be_left_out(listed, key, version):
+    empty = replace(version, key=replace(key, model_version="j5"), size_bytes=0)
+    with listed.transaction() as tx:
+        tx.models.put(empty)
+        every, full = ModelList(), ModelList(with_empty=False)
+        assert tx.model_lists.count(every) == tx.model_lists.count(full) + 1
+        assert empty.key not in {line.key for line in tx.model_lists.page(full)}
+
+
 def test_a_page_of_versions_is_a_part_of_the_list(listed):
     with listed.read() as tx:
         page = tx.model_lists.page(ModelList(limit=2, offset=1))
