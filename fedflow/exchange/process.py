@@ -22,7 +22,7 @@ from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, credentials_in
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
-from fedflow.wire.exchange import EXCHANGE, PING_TIMEOUT_S
+from fedflow.wire.exchange import EXCHANGE
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,6 @@ class ExchangeProcess:
                 port=settings.port,
                 message_bytes=limits.message_mib * _MIB,
                 calls=limits.calls,
-                ping_timeout_s=PING_TIMEOUT_S,
             ),
             credentials=credentials.for_server(),
         )

@@ -96,7 +96,6 @@ from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.web.relay import Relay
-from fedflow.wire.exchange import PING_TIMEOUT_S
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 if TYPE_CHECKING:
@@ -566,9 +565,7 @@ class FedflowServer:
         from fedflow.rpc.server.dial_in import DialIn  # most servers are called
 
         credentials = self._credentials.for_client()
-        settings = ChannelSettings(
-            message_bytes=self._rpc.message_bytes, ping_timeout_s=PING_TIMEOUT_S
-        )
+        settings = ChannelSettings(message_bytes=self._rpc.message_bytes)
         answer = self._rpc.shares.counting(service.handler, sealed=True).stream_stream
         for address in self.settings.dial_in:
             lines = DialIn(

@@ -23,7 +23,6 @@ LANE: Final = "fedflow-lane"  #: the same: what its call may be
 END: Final = b""  #: the message that ends one direction of a line; no call has such a message
 EXCHANGE: Final = "exchange"  #: common name in an exchange's certificate; no party's id
 SAYS: Final = "the exchange"  #: what an exchange itself says of a call begins so
-PING_TIMEOUT_S: Final = 20.0  #: after which a silent connection for lines is taken to be dead
 VERSION: Final = 1
 UNKNOWN_SESSION: Final = b"\x80"  #: the answer to a call of a session that the receiver has not
 

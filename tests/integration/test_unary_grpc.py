@@ -46,6 +46,8 @@ from fedflow.web.relay import Relay
 from fedflow.wire import envelope
 from fedflow.wire.packet import METHOD, Dispatch, request_packet
 from tests.support.certificates import Authority, make_ca, make_certificate
+from tests.support.proxy import FaultyProxy
+from tests.unit.app.fakes import FakeClock
 
 PATH = "/party/202611201000000000000/host/10000/create"
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -134,7 +136,7 @@ def serve(
 
 def caller(
     stack: ExitStack, port: int, creds: Credentials | None, *, destination: str = "10000",
-    own: str = "9999",
+    own: str = "9999", settings: ChannelSettings | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """Return a function that sends one command as `own`."""
     routes = Routes(
@@ -144,7 +146,7 @@ def caller(
     channels = Channels(
         RouteTable(routes),
         credentials=creds.for_client() if creds else None,
-        settings=ChannelSettings(),
+        settings=settings or ChannelSettings(),
     )
     stack.callback(channels.close)
     client = GrpcClient(channels, packets=PACKETS, own_party=own)
@@ -460,29 +462,124 @@ def test_a_port_where_nobody_listens_says_connection_refused(stack: ExitStack) -
     assert caught.value.fields["party_id"] == "10000"
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_a_closed_connection_is_no_matter_of_certificates_without_tls(
-    stack: ExitStack, authority: Authority, tmp_path: Path, tls: bool
-) -> None:
+def listens(stack: ExitStack, treat: Callable[[socket.socket], None]) -> int:
+    """Return a port whose connections are kept open unless `treat` closes them."""
     listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    kept: list[socket.socket] = []
 
-    def close_each() -> None:
+    def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                connection, _ = listener.accept()
-                connection.recv(1)  # bytes that are left make it a reset
-                connection.close()
+                kept.append(listener.accept()[0])
+                treat(kept[-1])
 
-    thread = threading.Thread(target=close_each, daemon=True)
+    thread = threading.Thread(target=accept)
+
+    def stop() -> None:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for one in kept:
+            one.close()
+
     thread.start()
+    stack.callback(stop)
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def keeps(_: socket.socket) -> None:
+    """Say nothing, ever."""
+
+
+def resets(connection: socket.socket) -> None:
+    connection.recv(1)  # bytes that are left make it a reset
+    connection.close()
+
+
+def hangs_up(connection: socket.socket) -> None:
+    connection.recv(64 * 1024)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("treat", "tls", "reason"),
+    [
+        (keeps, True, "it does not answer the TLS handshake"),
+        (resets, True, "it closed the connection during the TLS handshake"),
+        (hangs_up, True, "it closed the connection during the TLS handshake"),
+        (resets, False, "it closed the connection"),
+    ],
+)
+def test_a_connection_that_ends_or_stalls_is_no_matter_of_certificates(
+    stack: ExitStack, authority: Authority, tmp_path: Path,
+    treat: Callable[[socket.socket], None], tls: bool, reason: str,
+) -> None:  # fmt: skip
     creds = credentials(tmp_path, authority, "9999") if tls else None
     with pytest.raises(PartyUnreachable) as caught:
-        caller(stack, listener.getsockname()[1], creds)()
-    listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-    reason = str(caught.value.fields["reason"])
-    assert ("certificate" in reason) is tls, reason
-    assert tls or reason == "it closed the connection"
+        caller(stack, listens(stack, treat), creds, settings=ChannelSettings(connect_s=0.3))()
+    assert caught.value.fields["reason"] == reason
+
+
+def test_a_server_that_dies_in_mid_call_is_not_said_to_refuse_our_certificate(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    proxy = stack.enter_context(FaultyProxy(port))
+    call = caller(stack, proxy.port, credentials(tmp_path, authority, "9999"))
+    handler.gate.clear()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call)
+        wait_for(lambda: bool(handler.seen))
+        proxy.reset()
+        with pytest.raises(PartyUnreachable) as caught:
+            waiting.result(20)
+    handler.gate.set()
+    assert caught.value.fields["reason"] == "it closed the connection"
+
+
+def test_a_link_that_died_without_a_word_is_noticed_before_the_deadline(
+    stack: ExitStack, handler: Handler
+) -> None:
+    proxy = stack.enter_context(FaultyProxy(serve(stack, handler, None)))
+    settings = ChannelSettings(keepalive_s=0.3, ping_timeout_s=0.3)
+    call = caller(stack, proxy.port, None, settings=settings)
+    handler.gate.clear()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call, deadline_s=60.0)
+        wait_for(lambda: bool(handler.seen))
+        proxy.stall()
+        with pytest.raises(PartyUnreachable, match="the connection has died"):
+            waiting.result(50)
+    handler.gate.set()
+
+
+@pytest.mark.parametrize(
+    ("signed_by", "days", "reason"),
+    [
+        ("somebody else", 0, "its certificate is not accepted: no trusted authority signed it"),
+        ("of the same name", 0, "its certificate is not accepted: no trusted authority signed it"),
+        ("the authority", -60, "its certificate has expired"),
+        ("the authority", 60, "its certificate is not valid yet; compare the clocks"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_said_to_be_so(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority,
+    signed_by: str, days: int, reason: str,
+) -> None:  # fmt: skip
+    others = {"somebody else": make_ca("somebody else"), "of the same name": make_ca()}
+    now_ms = SystemClock().now_ms() + days * 86_400_000
+    made = make_certificate(
+        "10000", authority=others.get(signed_by, authority), clock=FakeClock(now_ms)
+    )
+    shown = Credentials(
+        party_id=PartyId("10000"), certificate=made.certificate, key=made.key,
+        authorities=authority.certificate, expires_ms=0,
+    )  # fmt: skip
+    port = serve(stack, handler, shown)
+    with pytest.raises(PartyUnreachable) as caught:
+        caller(stack, port, credentials(tmp_path, authority, "9999"))()
+    assert caught.value.fields["reason"] == reason
+    assert handler.seen == []
 
 
 def test_a_late_answer_says_how_long_was_waited(stack: ExitStack, handler: Handler) -> None:

@@ -31,8 +31,9 @@ class ChannelSettings:
     """Connections to other parties."""
 
     message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
+    connect_s: float = 5.0  #: what one attempt to connect may take, seconds: far parties need some
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
-    ping_timeout_s: float = 60.0  #: a connection is dead that has not answered one by then, seconds
+    ping_timeout_s: float = 20.0  #: a connection is dead that has not answered one by then, seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +200,8 @@ def channel_options(
         ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        # what one attempt to connect may take, whatever its name says: far parties need seconds
-        ("grpc.min_reconnect_backoff_ms", 5_000),
+        # the longest attempt to connect, whatever its name says
+        ("grpc.min_reconnect_backoff_ms", int(settings.connect_s * 1000)),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", 5_000),

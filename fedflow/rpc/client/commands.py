@@ -122,6 +122,7 @@ _ELSEWHERE: Final = frozenset({StoreUnavailable.__name__, NotLeading.__name__})
 """Errors that another server of the same party may not have."""
 
 _CLOSED: Final = "it closed the connection"
+_UNTRUSTED: Final = "its certificate is not accepted: no trusted authority signed it"
 _CAUSES: Final = (
     # (what gRPC's text contains, in lower case; what we say)
     ("connection refused", "connection refused"),
@@ -129,19 +130,22 @@ _CAUSES: Final = (
     ("hostname verification check failed", "its certificate is that of another party"),
     ("certificate_required", "it asks for a certificate and this server sent none"),
     ("wrong_version_number", "it does not use TLS"),
-    (
-        "certificate_verify_failed",
-        "its certificate is not accepted: no trusted authority signed it",
-    ),
-    ("certificate_expired", "a certificate has expired"),
+    ("certificate has expired", "its certificate has expired"),
+    ("certificate is not yet valid", "its certificate is not valid yet; compare the clocks"),
+    ("certificate_verify_failed", _UNTRUSTED),
+    ("certificate signature failure", _UNTRUSTED),
+    ("certificate_expired", "it does not accept our certificate: it has expired"),
     ("unknown_ca", "it does not accept our certificate: it does not trust the authority"),
     ("tlsv1_alert", "it does not accept our certificate"),
     ("sslv3_alert", "it does not accept our certificate"),
-    ("ssl", "the TLS handshake failed: certificate not accepted"),
-    ("handshake", "the TLS handshake failed: certificate not accepted"),
+    ("handshake read failed (endpoint closing", "it does not answer the TLS handshake"),
+    ("handshake read failed", "it closed the connection during the TLS handshake"),
+    ("ssl", "the TLS handshake failed"),
+    ("handshake", "the TLS handshake failed"),
     ("name or service not known", "its host name is unknown"),
     ("dns resolution failed", "its host name is unknown"),
     ("domain name not found", "its host name is unknown"),
+    ("ping timeout", "the connection has died: nothing came over it any more"),
     ("no route to host", "no route to the host"),
     ("network is unreachable", "the network is unreachable"),
     ("timed out", "the connection timed out"),
@@ -170,6 +174,6 @@ def why(exc: grpc.RpcError | ValueError, deadline_s: float, *, tls: bool) -> str
     text = details.lower()
     for part, reason in _CAUSES:
         if part in text:
-            may_refuse = tls and reason == _CLOSED
+            may_refuse = tls and reason == _CLOSED and "failed to connect" in text
             return f"{reason}; it may not accept our certificate" if may_refuse else reason
     return f"{code.name.lower()}: {details[:200]}"

@@ -41,7 +41,7 @@ class RpcSettings:
     connections: int = 2048  #: of all parties at once; further ones are closed
     handshake_s: float = 5.0  #: a connection that has not begun to speak by then is closed, seconds
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
-    ping_timeout_s: float = 60.0  #: a connection is dead that has not answered one by then, seconds
+    ping_timeout_s: float = 20.0  #: a connection is dead that has not answered one by then, seconds
 
 
 class RpcServer:
@@ -159,7 +159,7 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.http2.ping_timeout_ms", int(settings.ping_timeout_s * 1000)),
-        ("grpc.http2.max_pings_without_data", 0),  # any number
+        ("grpc.http2.max_pings_without_data", 0),  # any number: who is gone gives its place back
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
