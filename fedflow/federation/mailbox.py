@@ -130,6 +130,10 @@ class Mailbox:
             error = PeerFailed(site=str(key[1]), reason=AGAIN)
             self.end(key, error, incarnation=found.incarnation)
 
+    def active(self, key: SessionKey) -> Session | None:
+        """Return a session in which something has happened, None if there is none; any thread."""
+        return self._sessions.get(key)
+
     async def opened(self, key: SessionKey, incarnation: int = 0) -> Session:
         """Return a session, waiting for it to be opened.
 

@@ -22,6 +22,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.shares import Shares
 from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.site import Site
 from fedflow.federation.keys import MAX_SESSION, site_from_wire
 from fedflow.federation.local_server import LocalServer
@@ -248,6 +249,14 @@ class DataPlane:
         found |= {session.key: session.trace for session in self.mailbox.sessions()}
         return {key: trace for key, trace in found.items() if key[0].startswith(start)}
 
+    def ledger_of(
+        self, session: str, site: Site, *, incarnation: int = 0
+    ) -> tuple[PeerLedger, ...]:
+        """Return what that incarnation of a site exchanged so far; nothing, if it is not known."""
+        open_one = self.mailbox.active((session, site))
+        trace = open_one.trace if open_one is not None else self._past.get((session, site))
+        return trace.ledger() if trace and trace.incarnation == incarnation else ()
+
     def trace_of(self, job_id: str) -> JobTrace:
         """Return the traces of a job's sessions here as they are shown."""
         from fedflow.federation.trace_view import view_of
@@ -333,6 +342,7 @@ class DataPlane:
                 del self._early[key]
 
     def _on_start(self, session: Session) -> None:
+        session.trace.incarnation = session.incarnation
         session.trace.is_on = session.name.partition("_")[0] in self._traced
         session.on_end.add(partial(self._remember, session))
         for source, early in self._early.pop(session.key, {}).items():

@@ -289,6 +289,7 @@ class Session:
         waiter: asyncio.Future[Blob] = loop.create_future()
         begun_s = loop.time()
         self.waiters[slot] = (key.source, waiter)
+        self.trace.waits(key.source)
         got = False
         try:
             await asyncio.wait((waiter,), timeout=timeout_s)
@@ -304,7 +305,7 @@ class Session:
             return blob
         finally:
             del self.waiters[slot]
-            self.trace.waited(key.source, loop.time() - begun_s)
+            self.trace.waits_no_more(key.source)
             if not got:
                 self._give_back(key, slot, waiter)
 

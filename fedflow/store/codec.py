@@ -12,6 +12,7 @@ from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message, english, from_structure, structure, verbatim
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job.figures import Figure
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import Json
@@ -48,6 +49,7 @@ _structures: Final = msgspec.json.Encoder(enc_hook=structure)
 _messages: Final = msgspec.json.Decoder(Message, dec_hook=_message)
 _reasons: Final = msgspec.json.Decoder(Reason, dec_hook=_message)
 _stops: Final = msgspec.json.Decoder(StopRequest, dec_hook=_message)
+_ledgers: Final = msgspec.json.Decoder(tuple[PeerLedger, ...])
 _controls: Final = msgspec.json.Decoder(Control, dec_hook=_message)
 
 
@@ -115,6 +117,16 @@ def figures_to_text(figures: tuple[Figure, ...]) -> str | None:
 def figures_from_text(text: str | None) -> tuple[Figure, ...]:
     """Raises: StoreUnavailable: somebody damaged it."""
     return () if text is None else tuple(Figure(**figure) for figure in from_json(text))
+
+
+def ledger_to_text(ledger: tuple[PeerLedger, ...]) -> str | None:
+    return to_json(ledger) if ledger else None
+
+
+def ledger_from_text(text: str) -> tuple[PeerLedger, ...]:
+    """Raises: StoreUnavailable: somebody damaged it."""
+    found: tuple[PeerLedger, ...] = _decoded(_ledgers, text)
+    return found
 
 
 def stop_to_text(stop: StopRequest | None) -> str | None:

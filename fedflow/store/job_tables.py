@@ -129,6 +129,7 @@ TASK: Final = Table(
         "f_latest": "TINYINT NOT NULL DEFAULT 1",  #: 1 unless there is a newer attempt
         "f_launch": INT_0,  #: how often an elastic job has started it again
         "f_absent": LONG_NULL,  #: upstream components without outputs
+        "f_ledger": LONG_NULL,  #: see `domain/job/ledger.py`
         "f_instance_id": "VARCHAR(64) NOT NULL DEFAULT ''",  #: its server, empty before its start
     },
     key=("f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"),

@@ -46,11 +46,16 @@ def _names(schema: Schema) -> None:
     schema.add_index(JOB.name, "f_name, f_job_id")
 
 
+def _ledger(schema: Schema) -> None:
+    schema.add_column(TASK.name, "f_ledger", TASK.columns["f_ledger"])
+
+
 #: a released schema changes by a further step only, beside the change of the declaration
 STEPS: Final[tuple[Step, ...]] = (
     Step(number=1, name="tables", up=_all_tables),
     Step(number=2, name="elastic", up=_elastic),
     Step(number=3, name="names and figures of jobs", up=_names),
+    Step(number=4, name="ledgers of tasks", up=_ledger),
 )
 
 

@@ -395,6 +395,16 @@ def test_an_operator_sees_what_a_job_sends_and_waits_for_but_no_contents(world: 
     assert (seen.component, seen.version, seen.site) == ("lr_0", 0, "host-10000")
     assert [value.kind for value in seen.values] == ["arrived", "received", "sent"]
     assert (seen.peers[0].site, seen.peers[0].arrived) == ("guest-9999", 2)
+    (kept,) = plane.ledger_of("2026_lr_0_0", HOST)
+    assert [(m.name, m.is_sent, m.calls) for m in kept.messages] == [
+        ("answer", True, 1),
+        ("before", False, 1),
+        ("weights", False, 1),
+    ]
+    assert (kept.calls(sent=False), kept.size_bytes(sent=False)) == (2, counted.arrived_bytes)
+    assert (kept.calls(sent=True), kept.size_bytes(sent=True)) == (1, counted.sent_bytes)
+    assert kept.receive_s > 0.01
+    assert plane.ledger_of("2026_lr_0_0", HOST, incarnation=1) == ()
     plane.close_session("2026_lr_0_0", HOST)
     until(lambda: plane.stats().active_sessions == 0)
     assert plane.traces("2026")["2026_lr_0_0", HOST] is trace

@@ -17,6 +17,7 @@ from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SteadyClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.job.spark_options import SparkPlan, SparkSite
 from fedflow.domain.records import Command, JobKey, JobRecord, Reply, TaskKey, TaskRecord
 from fedflow.domain.site import Site
@@ -55,6 +56,11 @@ class NoSessions:
     def close_session(self, session: str, site: Site, *, incarnation: int) -> None: ...
 
     def fail_site(self, session: str, site: Site, reason: str, *, incarnation: int) -> None: ...
+
+    def ledger_of(
+        self, session: str, site: Site, *, incarnation: int = 0
+    ) -> tuple[PeerLedger, ...]:
+        return ()
 
 
 class FakeApplications:

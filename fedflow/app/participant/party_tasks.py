@@ -36,6 +36,7 @@ from fedflow.base.errors.jobs import (
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_token
 from fedflow.base.messages import Message
+from fedflow.domain.job.ledger import PeerLedger, both_launches
 from fedflow.domain.outside import is_kept_back, outside_reason
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -142,8 +143,9 @@ class PartyTasks(UseCase):
             return
         began, key, now_ms = task.requested_ms is not None, task.key, self._clock.now_ms()
         tx.tasks.move_party(
-            key, TaskEvent.EXCUSED, seen=task.party_status, now_ms=now_ms, reason=reason
-        )
+            key, TaskEvent.EXCUSED, seen=task.party_status, now_ms=now_ms, reason=reason,
+            ledger=self._ledger(tx, task),
+        )  # fmt: skip
         if began and task.party_status not in TASK_FINAL:
             message = _told_to_peers(key, TaskStatus.PASS, reason)
             effects.add(
@@ -384,6 +386,7 @@ class PartyTasks(UseCase):
             now_ms=now_ms,
             reason=reason,
             traceback=traceback,
+            ledger=self._ledger(tx, task),
         )
         if not isinstance(moved, Moved):
             return False
@@ -428,6 +431,14 @@ class PartyTasks(UseCase):
             )
             tx.outbox.put([report])
 
+    def _ledger(self, tx: Tx, task: TaskRecord) -> tuple[PeerLedger, ...]:
+        """Return what an attempt that ends exchanged, in its earlier launches too."""
+        key = task.key
+        found = self._sessions.ledger_of(key.session, key.site, incarnation=task.launch)
+        if not task.launch or not found:
+            return found
+        return both_launches(tx.tasks.ledgers(key.job_id).get(key, ()), found)
+
     def _after_end(self, task: TaskRecord, status: TaskStatus, reason: Reason | None) -> None:
         key = task.key
         if status in TASK_SUCCEEDED:
@@ -458,6 +469,7 @@ class PartyTasks(UseCase):
                 seen=task.party_status,
                 now_ms=self._clock.now_ms(),
                 reason=reason,
+                ledger=self._ledger(tx, task),
             )
             key, message = task.key, _told_to_peers(task.key, status, reason)
             effects.add(

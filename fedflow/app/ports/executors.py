@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
@@ -131,6 +132,11 @@ class Sessions(Protocol):
     def close_session(self, session: str, site: Site, *, incarnation: int) -> None: ...
 
     def fail_site(self, session: str, site: Site, reason: str, *, incarnation: int) -> None: ...
+
+    def ledger_of(
+        self, session: str, site: Site, *, incarnation: int = 0
+    ) -> tuple[PeerLedger, ...]:
+        """Return what a site exchanged so far; nothing if this server knows no such session."""
 
     def trace_job(self, job_id: str, *, is_on: bool) -> None:
         """Record each value of a job's sessions here from now on, or no more."""

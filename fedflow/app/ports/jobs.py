@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from fedflow.domain.job.figures import Figure
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.reason import Reason
@@ -229,10 +230,14 @@ class TaskStore(Protocol):
         now_ms: int,
         reason: Reason | None = None,
         traceback: str = "",
+        ledger: tuple[PeerLedger, ...] = (),
     ) -> Moved | Stale:
         """Move the party status if it is still `seen`; sets started_ms or ended_ms as it fits, and
-        the progress of what succeeded.
+        the progress of what succeeded. An empty `ledger` leaves the stored one.
         """
+
+    def ledgers(self, job_id: str) -> dict[TaskKey, tuple[PeerLedger, ...]]:
+        """Return what the attempts of a job exchanged, of those that have ended and did so."""
 
     def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
         """Store the federated status that the initiator sent."""

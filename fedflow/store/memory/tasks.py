@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.lists import fits_task, task_page
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -35,6 +36,7 @@ class MemoryTasks:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._jobs: dict[str, dict[TaskKey, TaskRecord]] = {}  #: by job; jobs are dropped whole
+        self._ledgers: dict[TaskKey, tuple[PeerLedger, ...]] = {}
         self._numbers: dict[TaskKey, int] = {}  #: the order in which attempts were added
         self._last_number = 0  #: never used twice
         self._live: dict[TaskKey, None] = {}
@@ -53,6 +55,10 @@ class MemoryTasks:
     def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
         which = TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
         return {t.key.component: (t.key.version, t.status) for t in self._matching(which)}
+
+    def ledgers(self, job_id: str) -> dict[TaskKey, tuple[PeerLedger, ...]]:
+        tasks = self._jobs.get(job_id, {})
+        return {key: self._ledgers[key] for key in tasks if key in self._ledgers}
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         found = self._matching(which)
@@ -73,7 +79,7 @@ class MemoryTasks:
 
     def move_party(
         self, key: TaskKey, event: TaskEvent, *, seen: TaskStatus, now_ms: int,
-        reason: Reason | None = None, traceback: str = "",
+        reason: Reason | None = None, traceback: str = "", ledger: tuple[PeerLedger, ...] = (),
     ) -> Moved | Stale:  # fmt: skip
         status = next_task_status(seen, event)
         task = self.get(key)
@@ -96,6 +102,8 @@ class MemoryTasks:
                 ended_ms=ended,
             )
         )
+        if ledger:
+            self._journal.put(self._ledgers, key, ledger)
         self._journal.tell(
             recording.party_task_moved(key, seen, status, reason=reason, now_ms=now_ms)
         )
@@ -175,6 +183,7 @@ class MemoryTasks:
         for key in tasks:
             self._journal.drop(self._numbers, key)
             self._journal.drop(self._live, key)
+            self._journal.drop(self._ledgers, key)
         self._journal.drop(self._jobs, job_id)
         return len(tasks)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
@@ -33,6 +34,8 @@ from fedflow.store.codec import (
     OPEN_TASK,
     TASK_STATUSES,
     from_json,
+    ledger_from_text,
+    ledger_to_text,
     reason_to_text,
     site_of,
     to_json,
@@ -95,6 +98,7 @@ TASKS: Final = Mapper(
         "f_task_id": lambda task, _is_latest: task.key.task_id,
         "f_latest": lambda _task, is_latest: int(is_latest),
         "f_elapsed": lambda task, _is_latest: elapsed(task),
+        "f_ledger": lambda _task, _is_latest: None,  # of attempts that end
     },
 )
 _ONE: Final = (
@@ -191,6 +195,19 @@ class SqlTasks:
             component: (int(version), TASK_STATUSES[status]) for component, version, status in found
         }
 
+    def ledgers(self, job_id: str) -> dict[TaskKey, tuple[PeerLedger, ...]]:
+        found = self._session.rows(
+            "SELECT f_component_name, f_task_version, f_role, f_party_id, f_ledger FROM t_task "
+            "WHERE f_job_id = ? AND f_ledger IS NOT NULL ORDER BY f_number",
+            (job_id,),
+        )
+        return {
+            TaskKey(
+                job_id=job_id, component=component, version=int(version), site=site_of(role, party)
+            ): ledger_from_text(text)
+            for component, version, role, party, text in found
+        }
+
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         conditions, values = _conditions(which)
         if which.order is None:
@@ -258,7 +275,7 @@ class SqlTasks:
 
     def move_party(
         self, key: TaskKey, event: TaskEvent, *, seen: TaskStatus, now_ms: int,
-        reason: Reason | None = None, traceback: str = "",
+        reason: Reason | None = None, traceback: str = "", ledger: tuple[PeerLedger, ...] = (),
     ) -> Moved | Stale:  # fmt: skip
         status = next_task_status(seen, event)
         started = now_ms if status is TaskStatus.RUNNING else None
@@ -266,6 +283,7 @@ class SqlTasks:
         matched = self._session.write(
             "UPDATE t_task SET f_party_status = ?, f_progress = COALESCE(?, f_progress), "
             "f_reason = ?, f_error_report = ?, f_update_time = ?, "
+            "f_ledger = COALESCE(?, f_ledger), "
             "f_start_time = COALESCE(f_start_time, ?), f_end_time = COALESCE(f_end_time, ?), "
             f"f_elapsed = COALESCE(f_elapsed, ? - f_start_time) {_ONE} AND f_party_status = ?",
             (
@@ -274,6 +292,7 @@ class SqlTasks:
                 reason_to_text(reason),
                 traceback,
                 now_ms,
+                ledger_to_text(ledger),
                 started,
                 ended,
                 ended,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedflow.base.errors.jobs import IllegalMove
+from fedflow.domain.job.ledger import Messages, PeerLedger
 from fedflow.domain.records import Handle, Moved, Stale, TaskFilter
 from fedflow.domain.site import Role
 from fedflow.domain.states import TaskEvent, TaskStatus
@@ -213,3 +214,23 @@ def test_a_relaunched_attempt_waits_for_its_start_as_if_it_had_never_begun(store
         tx.tasks.move_party(key, TaskEvent.EXCUSED, seen=TaskStatus.WAITING, now_ms=21)
         assert not tx.tasks.relaunch(key, 0, seen=TaskStatus.PASS, now_ms=22)  # it is a later one
         assert tx.tasks.relaunch(key, 2, seen=TaskStatus.PASS, now_ms=22)
+
+
+def test_what_an_attempt_exchanged_is_kept_with_its_end_and_goes_with_the_job(store, make):
+    key, other = make.task_key("a", site=make.host), make.task_key("b")
+    sent = Messages(name="w", is_sent=True, calls=2, size_bytes=2**40, first_ms=1, last_ms=9)
+    ledger = (PeerLedger(peer=other.site, receives=1, receive_s=1.5, messages=(sent,)),)
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key), make.task(other)])
+        for one in (key, other):
+            tx.tasks.move_party(one, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=2)
+        tx.tasks.move_party(
+            key, TaskEvent.SUCCEEDED, seen=TaskStatus.RUNNING, now_ms=3, ledger=ledger
+        )
+        tx.tasks.move_party(other, TaskEvent.SUCCEEDED, seen=TaskStatus.RUNNING, now_ms=3)
+    with store.read() as tx:
+        assert tx.tasks.ledgers(key.job_id) == {key: ledger}
+        assert tx.tasks.ledgers("none") == {}
+    with store.transaction() as tx:
+        tx.tasks.drop(key.job_id)
+        assert tx.tasks.ledgers(key.job_id) == {}

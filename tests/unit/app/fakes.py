@@ -29,6 +29,7 @@ from fedflow.base.errors.parties import NoRoute
 from fedflow.base.ids import PartyId
 from fedflow.domain.job.engines import SPARK, OwnEngines
 from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.spark_options import SparkPlan, SparkSite
 from fedflow.domain.job.spec import ModuleInfo
@@ -185,6 +186,7 @@ class FakeSessions:
     run: str = "run-1"
     events: list[tuple[str, str, str]] = field(default_factory=list)  #: what, session, site
     reasons: list[str] = field(default_factory=list)  #: of failures, as peers are told
+    ledgers: dict[tuple[str, Site, int], tuple[PeerLedger, ...]] = field(default_factory=dict)
 
     def open_session(
         self, session: str, site: Site, *, token: str, sites: Sequence[Site], incarnation: int
@@ -197,6 +199,11 @@ class FakeSessions:
     def fail_site(self, session: str, site: Site, reason: str, *, incarnation: int) -> None:
         self.events.append(("fail", session, site.key))
         self.reasons.append(reason)
+
+    def ledger_of(
+        self, session: str, site: Site, *, incarnation: int = 0
+    ) -> tuple[PeerLedger, ...]:
+        return self.ledgers.get((session, site, incarnation), ())
 
     def trace_job(self, job_id: str, *, is_on: bool) -> None:
         self.events.append(("trace" if is_on else "do not trace", job_id, ""))

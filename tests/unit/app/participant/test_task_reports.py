@@ -15,6 +15,7 @@ from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.jobs import TaskNotFound
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.domain.job.ledger import Messages, PeerLedger
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import Handle, JobKey, Stale, TableRecord, TaskKey
 from fedflow.domain.states import TaskStatus
@@ -22,7 +23,7 @@ from fedflow.store.sql.tasks import SqlTasks
 from fedflow.wire.task_report import EndReport, MetricBatch, RunningReport, read_report
 from fedflow.wire.undelivered_reports import leave_report
 from fedflow.worker.exit_codes import ExitCode
-from tests.unit.app.fakes import CORES, HOST, OneServer, table
+from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, table
 
 KEY = JobKey(job_id="1", site=HOST)
 ROW = {
@@ -460,3 +461,32 @@ def test_processes_that_nobody_knows_are_left_alone(host: OneServer) -> None:
     host.processes.started("unknown", Handle(pid=7, start_time=7, host="here"))
     host.processes.exited("unknown", 0, None)
     assert host.executor.stopped == []
+
+
+# --- what was exchanged ---------------------------------------------------------------------------
+
+
+def ledger_of(calls: int) -> tuple[PeerLedger, ...]:
+    sent = Messages(name="w", is_sent=True, calls=calls, size_bytes=9, first_ms=1, last_ms=2)
+    return (PeerLedger(peer=GUEST, receive_s=0.5, messages=(sent,)),)
+
+
+@pytest.mark.parametrize("end", ["success", "failed", "stopped", "died"])
+def test_what_a_task_exchanged_is_kept_however_it_ends(
+    host: OneServer, task: TaskKey, end: str
+) -> None:
+    host.sessions.ledgers[task.session, HOST, 0] = ledger_of(3)
+    if end == "died":
+        host.core.workers.exited(task, launch_of(host, task), None, 9)
+    elif end == "stopped":
+        host.ask("job_stop", KEY, status="canceled")
+    else:
+        host.report(task, end)
+    with host.store.read() as tx:
+        assert tx.tasks.ledgers(task.job_id) == {task: ledger_of(3)}
+
+
+def test_a_task_that_exchanged_nothing_keeps_nothing(host: OneServer, task: TaskKey) -> None:
+    host.report(task, "success")
+    with host.store.read() as tx:
+        assert tx.tasks.ledgers(task.job_id) == {}
