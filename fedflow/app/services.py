@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_signatures import WorkerSignatures
     from fedflow.app.participant.worker_storages import WorkerStorages
+    from fedflow.app.queries.job_ledgers import JobLedgers
     from fedflow.app.queries.job_tags import JobTagging
     from fedflow.app.queries.job_traces import JobTraces
+    from fedflow.wire.api.ledgers import SignedLedger
 
 U = TypeVar("U")
 U_co = TypeVar("U_co", covariant=True)
@@ -141,6 +143,22 @@ class Services:
         from fedflow.app.queries.job_tags import JobTagging
 
         return self.of(JobTagging)
+
+    @property
+    def job_ledgers(self) -> JobLedgers:
+        """Return the use cases of the ledgers of jobs."""
+        from fedflow.app.queries.job_ledgers import JobLedgers
+
+        return JobLedgers(store=self._store, sessions=self._sessions, clock=self._clock)
+
+    def signed_ledger(self, csv: str) -> SignedLedger:
+        """Return a ledger, signed with this party's site key. Raises: HomeNotUsable."""
+        from fedflow.wire.api.ledgers import SignedLedger
+
+        keys = self.administration.keys
+        return SignedLedger(
+            csv=csv, signature=keys.sign_message(csv.encode()), public_key=keys.own_pem()
+        )
 
     @property
     def job_traces(self) -> JobTraces:

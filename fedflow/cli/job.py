@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from fedflow.base.errors.jobs import LogNotHere
-from fedflow.cli import job_history, session
+from fedflow.cli import job_history, job_ledger, session
 from fedflow.cli.files import JobFileParam, JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_changes import COMMANDS
@@ -30,7 +30,7 @@ def command() -> None:
     """Submit jobs, watch and stop them."""
 
 
-for _one in (*COMMANDS, *job_history.COMMANDS):
+for _one in (*COMMANDS, *job_history.COMMANDS, *job_ledger.COMMANDS):
     command.add_command(_one)
 
 

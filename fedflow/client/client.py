@@ -33,6 +33,7 @@ from fedflow.client.administration import (
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.data import DataCalls
+from fedflow.client.job_ledgers import JobLedgerCalls
 from fedflow.client.job_tags import JobTagCalls
 from fedflow.client.job_traces import JobTraceCalls
 from fedflow.client.jobs import JobCalls
@@ -72,6 +73,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.tags = TagCalls(connection)
         self.commits = CommitCalls(connection)
         self.job_tags = JobTagCalls(connection)
+        self.job_ledgers = JobLedgerCalls(connection)
         self.job_traces = JobTraceCalls(connection)
         self.checkpoints = CheckpointCalls(connection)
         self.keys = KeyCalls(connection)

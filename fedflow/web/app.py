@@ -84,6 +84,7 @@ def _jobs(built: Built) -> Flask:
     from fedflow.web.job_control import job_control
     from fedflow.web.job_delete import job_delete
     from fedflow.web.job_history import job_history
+    from fedflow.web.job_ledger import job_ledger
     from fedflow.web.job_lists import job_lists
     from fedflow.web.job_logs import job_logs
     from fedflow.web.job_tag import job_tag
@@ -100,6 +101,7 @@ def _jobs(built: Built) -> Flask:
         job_control,
         job_delete,
         job_history,
+        job_ledger,
         job_lists,
         job_logs,
         job_tag,

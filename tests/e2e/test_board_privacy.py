@@ -310,6 +310,8 @@ def asked(world: World, party: Party, site: Site) -> list[Answer]:
         ("POST", "/v1/job/event", share),
         ("POST", "/v1/job/explain", share),
         ("POST", "/v1/job/report", share),
+        ("POST", "/v1/job/ledger/query", {"job_id": world.job_id}),
+        ("POST", "/v1/job/ledger/export", {"job_id": world.job_id}),
         ("POST", "/v1/job/trace/query", {"job_id": world.job_id}),
         ("POST", "/v1/rendezvous/list", {}),
         ("POST", "/v1/job/log/download", share),

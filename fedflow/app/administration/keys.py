@@ -96,6 +96,10 @@ class Keys:
         """Return the signature of the JSON body of a call to another party."""
         return self.sign_message(_signed_text(body))
 
+    def own_pem(self) -> str:
+        """Return this party's own public key. Raises: HomeNotUsable."""
+        return self._signer().public_pem()
+
     def sign_message(self, message: bytes) -> str:
         """Return the signature of bytes that say themselves what they are for."""
         return self._signer().sign(message)

@@ -17,8 +17,8 @@ from fedflow.board.presenters.charts import (
     View,
     shown,
 )
-from fedflow.board.presenters.csv_text import csv_text
 from fedflow.board.presenters.slugs import slug
+from fedflow.wire.csv_text import csv_text
 
 MOST_ROWS: Final = 1_000_000  #: of one file
 MOST_FILES: Final = 500  #: of a report

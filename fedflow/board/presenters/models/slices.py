@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.board.presenters.csv_text import csv_text
 from fedflow.board.presenters.models.sections import Cell, Table, plain
 from fedflow.board.presenters.paging import number_of
+from fedflow.wire.csv_text import csv_text
 
 ROWS: Final = 25  #: on a page
 COLUMNS: Final = 40  #: on a page

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from fedflow.board.presenters.csv_text import csv_text
+from fedflow.wire.csv_text import csv_text
 
 
 def read_back(text: str) -> str:
