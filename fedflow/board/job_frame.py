@@ -62,7 +62,7 @@ def _tabs() -> list[tuple[str, str]]:
         ("timeline", t("Time line")),
         ("events", t("Events")),
         ("logs", t("Logs")),
-        ("trace", t("Trace")),
+        ("trace", t("Ledger")),
         ("definition", t("Definition")),
     ]
 

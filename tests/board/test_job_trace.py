@@ -1,4 +1,4 @@
-"""The tab *Trace* of a job, over HTTP."""
+"""The tab *Ledger* of a job, over HTTP."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tests.support.executors import wait_until
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_a_job_without_traffic_says_so_and_that_nothing_is_recorded(seeded: Place) -> None:
+def test_a_job_without_exchange_says_so_and_that_nothing_is_recorded(seeded: Place) -> None:
     put(seeded.store, job(1))
     page = Person(seeded.url).get(f"/board/jobs/{job_id(1)}/guest/9999/trace").text
-    assert "No traffic is known" in page
+    assert "No exchange is known" in page
     assert "Single values are not being recorded." in page
+    file = Person(seeded.url).get(f"/board/jobs/{job_id(1)}/guest/9999/trace/ledger.csv")
+    assert file.headers["Content-Type"].startswith("text/csv")
+    assert file.text.startswith("ledger of job,component,attempt,site,peer,direction,message")
     assert f'action="/board/jobs/{job_id(1)}/guest/9999/trace/record"' in page
 
 

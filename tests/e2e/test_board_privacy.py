@@ -235,6 +235,7 @@ def test_a_trace_tells_what_its_own_site_exchanged_and_with_whom(world: World) -
         peers = set(re.findall(r'<td class="nowrap">(\w+ \d+)</td>', shown))
         others = {str(other) for other in (GUEST, HOST, ARBITER) if other != site}
         assert "hetero_lr_0" in shown
+        assert "<code>paillier_pubkey</code>" in shown  # the ledger names each message
         assert "The largest" in shown  # single values were recorded
         assert others >= peers > set()
 

@@ -1,4 +1,4 @@
-"""What the tab *Trace* of a job shows: what one site exchanged with each peer, without contents."""
+"""What the tab *Ledger* of a job shows: what one site sent, received and waited for."""
 
 from __future__ import annotations
 
@@ -6,19 +6,31 @@ from collections.abc import Iterable
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.wire.api.traces import JobTrace, PeerTraffic, SessionTrace, TracedValue
+from fedflow.wire.api.ledgers import JobLedger, MessageCount, TaskLedger
+from fedflow.wire.api.traces import JobTrace, SessionTrace, TracedValue
 
-MOST_PEERS: Final = 500  #: rows of one page
+MOST_MESSAGES: Final = 500  #: rows of one page
 MOST_VALUES: Final = 10  #: the largest, and those that were waited for longest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PeerLine:
-    """What one attempt of a component exchanged with one peer."""
+class MessageLine:
+    """The messages of one name that one attempt of a component exchanged with one peer."""
 
     component: str
     version: int
-    peer: PeerTraffic
+    peer: str
+    message: MessageCount
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitLine:
+    """For which peer an attempt waited longest."""
+
+    component: str
+    share: int  #: per cent of its time
+    seconds: float  #: its time
+    peer: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,28 +47,34 @@ class TraceView:
     """The traffic of one site of a job."""
 
     is_on: bool  #: values are recorded at this server
-    lines: tuple[PeerLine, ...]
+    waits: tuple[WaitLine, ...]
+    lines: tuple[MessageLine, ...]
     lines_left: int  #: that are not shown
     recorded: int  #: values
     largest: tuple[ValueLine, ...]
     longest: tuple[ValueLine, ...]
 
 
-def trace_view(found: JobTrace, site: str) -> TraceView:
-    """Return what the sessions of one site counted and recorded; those of others are left out."""
+def trace_view(found: JobTrace, ledger: JobLedger, site: str) -> TraceView:
+    """Return what one site exchanged, and the values that it recorded; those of others are left
+    out.
+    """
     own = [session for session in found.sessions if session.site == site]
+    tasks = [task for task in ledger.tasks if task.site == site]
     lines = [
-        PeerLine(component=session.component, version=session.version, peer=peer)
-        for session in own
-        for peer in sorted(session.peers, key=lambda peer: peer.site)
+        MessageLine(component=task.component, version=task.version, peer=peer.site, message=message)
+        for task in tasks
+        for peer in task.peers
+        for message in peer.messages
     ]
     values = list(_values(own))
     moved = [line for line in values if line.value.kind in ("sent", "arrived")]
     waited = [line for line in values if line.value.waited_s > 0]
     return TraceView(
         is_on=found.is_on,
-        lines=tuple(lines[:MOST_PEERS]),
-        lines_left=max(0, len(lines) - MOST_PEERS),
+        waits=tuple(wait for task in tasks if (wait := _wait(task)) is not None),
+        lines=tuple(lines[:MOST_MESSAGES]),
+        lines_left=max(0, len(lines) - MOST_MESSAGES),
         recorded=len(values),
         largest=tuple(sorted(moved, key=lambda line: -line.value.size)[:MOST_VALUES]),
         longest=tuple(sorted(waited, key=lambda line: -line.value.waited_s)[:MOST_VALUES]),
@@ -67,3 +85,11 @@ def _values(sessions: Iterable[SessionTrace]) -> Iterable[ValueLine]:
     for one in sessions:
         for value in one.values:
             yield ValueLine(component=one.component, version=one.version, value=value)
+
+
+def _wait(task: TaskLedger) -> WaitLine | None:
+    peer = task.awaited
+    if peer is None or task.seconds <= 0:
+        return None
+    share = min(100, round(100 * peer.receive_s / task.seconds))
+    return WaitLine(component=task.component, share=share, seconds=task.seconds, peer=peer.site)
