@@ -7,7 +7,7 @@ the tab to `TABS`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from flask import Response, request
@@ -18,9 +18,10 @@ from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.page import page
+from fedflow.board.presenters.blame import followed_in
 from fedflow.board.presenters.masking import masked
 from fedflow.board.urls import PartyJobAddress, component_url, job_place, job_url
-from fedflow.domain.records import TaskFilter, TaskRecord
+from fedflow.domain.records import TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL
 from fedflow.web.context import services
@@ -143,10 +144,12 @@ def component_page(template: str, place: ComponentAddress, *, tab: str, **values
 
 def head_values(place: ComponentAddress) -> dict[str, Any]:
     """Return what `board/component_head.html` reads."""
+    found = parties(place)
     return {
         "place": place,
         "task": place.task,
-        "parties": parties(place),
+        "parties": found,
+        "causes": _causes(place, found),
         "job_address": job_url(place.job),
         "head_address": place.url("head"),
     }
@@ -167,6 +170,18 @@ def parties(place: ComponentAddress) -> list[TaskRecord]:
         return [place.attempts[-1]]
     found = services().jobs.tasks(TaskFilter(job_id=job.job_id, component=place.component))
     return sorted(found, key=lambda task: task.key.site.order)
+
+
+def _causes(place: ComponentAddress, found: Sequence[TaskRecord]) -> dict[TaskKey, str]:
+    """Return the site that failed, for each share on the page that only followed it."""
+    groups = [found, *([task] for task in place.attempts if task not in found)]
+    return {
+        task.key: because[task.key.site]
+        for group in groups
+        for because in [followed_in(group)]
+        for task in group
+        if task.key.site in because
+    }
 
 
 def own_parameters(task: TaskRecord) -> tuple[Any, bool]:

@@ -16,6 +16,7 @@ KINDS: Final = {
     "failed": "bad",
     "timeout": "bad",
     "canceled": "stop",
+    "stopped": "stop",
     "skipped": "off",
 }
 """Status in lower case -> `wait`, `run`, `ok`, `bad`, `stop` or `off`."""
@@ -57,6 +58,8 @@ def word(status: str) -> str:
             return t("timeout")
         case "canceled":
             return t("canceled")
+        case "stopped":
+            return t("stopped")
         case "skipped":
             return t("skipped")
         case _:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
+from fedflow.board.presenters.blame import STOPPED, Share, followed
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.domain.site import Site
@@ -31,9 +33,14 @@ class Attempt:
     began_ms: int | None = None  #: when its process began
     ended_ms: int | None = None
     executor: str = ""  #: the server that ran it, if there are several
-    code: str = ""
-    message: str = ""
+    reason: Reason | None = None
+    because: str = ""  #: the site that failed, if this one only followed it
     inherited_from: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return the status as people see it."""
+        return STOPPED if self.because else self.status
 
     @property
     def is_over(self) -> bool:
@@ -98,13 +105,21 @@ def attempts(tasks: Iterable[TaskRecord], events: Iterable[Event]) -> list[Attem
         end = ends.get(of[:2])
         if of[1] < latest[of[0]] and not known.is_over and end is not None:
             found[of] = _told(known, end)  # a site whose own word did not come
+    shares: dict[tuple[str, int], list[Share]] = {}
+    for a in found.values():
+        shares.setdefault((a.component, a.version), []).append((a.site, a.status, a.reason))
+    causes = {of: followed(those) for of, those in shares.items()}
     return [
-        replace(a, asked_ms=asked.get((a.component, a.version), a.asked_ms)) for a in found.values()
+        replace(
+            a,
+            asked_ms=asked.get((a.component, a.version), a.asked_ms),
+            because=causes[a.component, a.version].get(a.site, ""),
+        )
+        for a in found.values()
     ]
 
 
 def _stored(task: TaskRecord) -> Attempt:
-    reason = task.reason
     return Attempt(
         component=task.key.component,
         version=task.key.version,
@@ -114,8 +129,7 @@ def _stored(task: TaskRecord) -> Attempt:
         began_ms=task.started_ms,
         ended_ms=task.ended_ms,
         executor=task.instance_id,
-        code=reason.code if reason else "",
-        message=reason.message if reason else "",
+        reason=task.reason,
         inherited_from=task.inherited_from,
     )
 
@@ -126,14 +140,8 @@ def _told(known: Attempt, event: Event) -> Attempt:
         status = known.status if known.is_over else event.new
         return replace(known, status=status, began_ms=event.at_ms)
     if event.new in _FINAL:
-        reason = event.reason
-        return replace(
-            known,
-            status=event.new,
-            ended_ms=event.at_ms,
-            code=reason.code if reason else known.code,
-            message=reason.message if reason else known.message,
-        )
+        reason = event.reason or known.reason
+        return replace(known, status=event.new, ended_ms=event.at_ms, reason=reason)
     return known
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict
 
 from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
+from fedflow.board.presenters.blame import STOPPED, followed_in
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.dsl import Component, Ref, parse_dsl
@@ -117,7 +118,8 @@ class PartyComponent:
     """One site's part of a component."""
 
     site: Site
-    status: str
+    status: str  #: `STOPPED` if it failed only because of another site
+    because: str  #: that site
     progress: float
     is_own: bool
 
@@ -136,6 +138,7 @@ class ComponentRow:
     ended_ms: int | None
     code: str  #: why it is as it is
     message: str
+    because: str  #: the site that failed, where this site's share only followed it
     remedy: str
     whole: str  #: status of the task over all sites, if it is another one than here
     held_by: tuple[Site, ...]  #: sites that others have been waiting for
@@ -173,10 +176,12 @@ def _row(
     name: str, module: str, tasks: Sequence[TaskRecord], *, site: Site, is_initiator: bool,
     waits: Sequence[Wait],
 ) -> ComponentRow:  # fmt: skip
+    because = followed_in(tasks)
     parts = tuple(
         PartyComponent(
             site=t.key.site,
-            status=t.party_status.value,
+            status=STOPPED if t.key.site in because else t.party_status.value,
+            because=because.get(t.key.site, ""),
             progress=t.progress,
             is_own=t.key.site == site,
         )
@@ -189,7 +194,9 @@ def _row(
     elif own is not None:
         status = own.party_status.value
         whole = own.status.value if own.status is not own.party_status else ""
-    code, message, remedy = _why(tasks, own, waits, status)
+    code, message, remedy = _why(tasks, own, waits, status, because)
+    if not is_initiator and site in because:
+        status = STOPPED
     running = [t.progress for t in tasks if t.party_status is TaskStatus.RUNNING]
     started = [t.started_ms for t in tasks if t.started_ms is not None]
     ended = [t.ended_ms for t in tasks if t.ended_ms is not None]
@@ -204,6 +211,7 @@ def _row(
         ended_ms=max(ended, default=None) if len(ended) == len(tasks) else None,
         code=code,
         message=verbatim(message, MESSAGE),
+        because=because.get(site, ""),
         remedy=verbatim(remedy, MESSAGE),
         whole=whole,
         held_by=_held_by(tasks),
@@ -236,11 +244,11 @@ def _interrupted(tasks: Sequence[TaskRecord]) -> bool:
 
 def _why(
     tasks: Sequence[TaskRecord], own: TaskRecord | None, waits: Sequence[Wait],
-    status: str,
+    status: str, because: Mapping[Site, str],
 ) -> tuple[str, str, str]:  # fmt: skip
     """Return code, sentence and remedy: the failure's own, else what is waited for."""
     failed = [t for t in tasks if t.reason is not None and t.party_status.value == status]
-    failed.sort(key=lambda t: (t is not own, t.reason and t.reason.code == "TaskStopped"))
+    failed.sort(key=lambda t: (t.key.site in because, t is not own))
     if failed and failed[0].reason is not None:
         return failed[0].reason.code, failed[0].reason.message, ""
     shown = [w for w in waits if status != TaskStatus.RUNNING.value]
@@ -290,7 +298,7 @@ def counts(found: Sequence[ComponentRow]) -> Counts:
     for row in found:
         if row.status:
             by_status[row.status] = by_status.get(row.status, 0) + 1
-    final = {s.value for s in TASK_FINAL}
+    final = {STOPPED, *(s.value for s in TASK_FINAL)}
     return Counts(
         total=sum(by_status.values()),
         ended=sum(n for s, n in by_status.items() if s in final),

@@ -57,6 +57,7 @@ class Lane:
     y: int
     site: Site | None
     place: int  #: of the executor, from 1, where a party ran several at once; else 0
+    version: int | None = None  #: of the attempt, where a site has a lane for each
     bars: tuple[TimelineBar, ...]
 
 
@@ -162,15 +163,16 @@ def by_component(
     for name, those in by_name.items():
         those.sort(key=lambda a: (a.site.order, a.version))
         lanes: list[Lane] = []
-        sites = list(dict.fromkeys(a.site for a in those))
-        for place, site in enumerate(sites):
-            at = y + HEAD + place * LANE
-            own = [a for a in those if a.site == site]
-            bars = [
-                bar for a in own
-                for bar in _bars(a, axis, at, now_ms, _ready(a, ends, upstream, axis))
-            ]  # fmt: skip
-            lanes.append(Lane(y=at, site=site, place=0, bars=tuple(bars)))
+        for site in dict.fromkeys(a.site for a in those):
+            own = _apart([a for a in those if a.site == site], axis)
+            for row in own:
+                at = y + HEAD + len(lanes) * LANE
+                bars = [
+                    bar for a in row
+                    for bar in _bars(a, axis, at, now_ms, _ready(a, ends, upstream, axis))
+                ]  # fmt: skip
+                version = row[0].version if len(own) > 1 and len(row) == 1 else None
+                lanes.append(Lane(y=at, site=site, place=0, version=version, bars=tuple(bars)))
         height = HEAD + LANE * max(1, len(lanes))
         groups.append(TimelineGroup(title=name, y=y, height=height, lanes=tuple(lanes)))
         drawn += those
@@ -189,7 +191,7 @@ def by_site(
     y = groups[0].height
     drawn: list[Attempt] = []
     for site in sorted({a.site for a in found}, key=lambda s: s.order):
-        lanes = _packed([a for a in found if a.site == site and a.began_ms is not None], now_ms)
+        lanes = _packed([a for a in found if a.site == site and _has_process(a)], now_ms)
         if not lanes:
             continue
         shown = []
@@ -206,12 +208,27 @@ def by_site(
     )
 
 
+def _apart(own: Sequence[Attempt], axis: Sequence[Piece]) -> list[list[Attempt]]:
+    """Return one site's attempts, oldest first, in rows with at most one of each epoch."""
+    rows: list[list[Attempt]] = []
+    used: dict[int, int] = {}
+    for attempt in own:
+        at = attempt.at_ms
+        epoch = axis[-1].number if at is None else _piece_of(axis, at).number
+        place = used.get(epoch, 0)
+        used[epoch] = place + 1
+        if place == len(rows):
+            rows.append([])
+        rows[place].append(attempt)
+    return rows
+
+
 def _packed(found: Sequence[Attempt], now_ms: int) -> list[list[Attempt]]:
     """Return attempts in as few lanes as possible, none over another one."""
     lanes: list[list[Attempt]] = []
     ends: list[int] = []
-    for attempt in sorted(found, key=lambda a: (a.began_ms or 0, a.component)):
-        began = attempt.began_ms or 0
+    for attempt in sorted(found, key=lambda a: (_start_ms(a), a.component)):
+        began = _start_ms(attempt)
         place = next((i for i, end in enumerate(ends) if end <= began), len(lanes))
         if place == len(lanes):
             lanes.append([])
@@ -219,6 +236,16 @@ def _packed(found: Sequence[Attempt], now_ms: int) -> list[list[Attempt]]:
         lanes[place].append(attempt)
         ends[place] = max(began + 1, attempt.ended_ms or now_ms)
     return lanes
+
+
+def _has_process(attempt: Attempt) -> bool:
+    """Tell whether a process was started, also if only its end is known."""
+    is_over = attempt.asked_ms is not None and attempt.ended_ms is not None
+    return attempt.began_ms is not None or is_over
+
+
+def _start_ms(attempt: Attempt) -> int:
+    return attempt.began_ms or attempt.asked_ms or 0
 
 
 def _job(axis: Sequence[Piece], epochs: Sequence[Epoch]) -> TimelineGroup:
@@ -264,7 +291,7 @@ def _bars(
             bars.append(_bar(piece, y, "wait", ready_ms, end, goes_on=on, attempt=attempt))
     if asked is None and attempt.ended_ms is not None:  # it ended before it could begin
         at = attempt.ended_ms
-        bars.append(_bar(piece, y, attempt.status, at, at, goes_on=False, attempt=attempt))
+        bars.append(_bar(piece, y, attempt.shown, at, at, goes_on=False, attempt=attempt))
     if asked is None:
         return bars
     began = attempt.began_ms
@@ -272,10 +299,12 @@ def _bars(
         end = began if began is not None else attempt.ended_ms or now_ms
         on = began is None and attempt.ended_ms is None
         bars.append(_bar(piece, y, "start", asked, end, goes_on=on, attempt=attempt))
+        if began is None and attempt.ended_ms is not None:  # it ended before its process was seen
+            bars.append(_bar(piece, y, attempt.shown, end, end, goes_on=False, attempt=attempt))
     if began is not None:
         end = attempt.ended_ms if attempt.ended_ms is not None else now_ms
         on = attempt.ended_ms is None
-        bars.append(_bar(piece, y, attempt.status, began, end, goes_on=on, attempt=attempt))
+        bars.append(_bar(piece, y, attempt.shown, began, end, goes_on=on, attempt=attempt))
     return bars
 
 
@@ -307,21 +336,18 @@ def _width(axis: Sequence[Piece]) -> int:
     return round(axis[-1].x + axis[-1].width)
 
 
-def _ends(found: Sequence[Attempt]) -> dict[str, list[int]]:
-    """Return when attempts of each component ended at their last site."""
-    ends: dict[tuple[str, int], int] = {}
+def _ends(found: Sequence[Attempt]) -> dict[str, dict[int, int]]:
+    """Return when the attempts of each component, by version, ended at their last site."""
+    ends: dict[str, dict[int, int]] = {}
     for attempt in found:
         if attempt.ended_ms is not None:
-            key = attempt.component, attempt.version
-            ends[key] = max(ends.get(key, 0), attempt.ended_ms)
-    by_name: dict[str, list[int]] = {}
-    for (name, _), end in ends.items():
-        by_name.setdefault(name, []).append(end)
-    return by_name
+            of = ends.setdefault(attempt.component, {})
+            of[attempt.version] = max(of.get(attempt.version, 0), attempt.ended_ms)
+    return ends
 
 
 def _ready(
-    attempt: Attempt, ends: Mapping[str, Sequence[int]], upstream: Mapping[str, Sequence[str]],
+    attempt: Attempt, ends: Mapping[str, Mapping[int, int]], upstream: Mapping[str, Sequence[str]],
     axis: Sequence[Piece],
 ) -> int | None:  # fmt: skip
     """Return since when an attempt had all that it takes from others, None if it has not."""
@@ -334,10 +360,11 @@ def _ready(
         piece = axis[-1]
     else:
         piece = _piece_of(axis, until)
-    ready = piece.start_ms
+    earlier = [e for v, e in ends.get(attempt.component, {}).items() if v < attempt.version]
+    ready = max([piece.start_ms, *earlier])
     for name in upstream.get(attempt.component, ()):
         limit = until if until is not None else piece.end_ms
-        before = [end for end in ends.get(name, ()) if end <= limit]
+        before = [end for end in ends.get(name, {}).values() if end <= limit]
         if not before:
             return None
         ready = max(ready, *before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message
 from fedflow.board.presenters import dag
@@ -121,6 +122,33 @@ def test_a_failed_component_tells_its_own_error_and_a_waiting_one_what_it_waits_
     assert (second.code, second.message, second.remedy) == ("Upstream", "b waits", "none")
     assert isinstance(second.message, Message)  # they can be translated
     assert isinstance(second.remedy, Message)
+
+
+def test_who_only_followed_another_partys_failure_is_not_blamed() -> None:
+    wrong = Reason(code="BadData", message="no label", site=GUEST)
+    peer = PeerFailed(site=GUEST, reason="it failed")
+    gone = Reason(code=peer.name, message=peer.message, site=HOST)
+    for of_host in (wrong, gone):  # it was stopped, or saw the other end
+        tasks = [
+            task("a", GUEST, TaskStatus.FAILED, reason=wrong),
+            task("a", HOST, TaskStatus.FAILED, reason=of_host),
+        ]
+        (row,) = dag.rows(("a",), {}, tasks, site=GUEST, is_initiator=True)
+        assert (row.status, row.code, row.because) == ("failed", "BadData", "")
+        assert [(p.status, p.because) for p in row.parts] == [
+            ("failed", ""), ("stopped", "guest 9999")
+        ]  # fmt: skip
+        (seen,) = dag.rows(("a",), {}, tasks[1:], site=HOST, is_initiator=False)
+        assert (seen.status, seen.because) == ("stopped", "guest 9999")
+        assert dag.counts([seen]).ended == 1
+
+
+def test_if_nobody_says_more_than_that_another_stopped_the_first_to_say_so_is_shown() -> None:
+    peer = PeerFailed(site=HOST, reason="the way broke")
+    why = Reason(code=peer.name, message=peer.message, site=GUEST)
+    tasks = [task("a", site, TaskStatus.FAILED, reason=why) for site in (GUEST, HOST)]
+    (row,) = dag.rows(("a",), {}, tasks, site=GUEST, is_initiator=True)
+    assert [p.status for p in row.parts] == ["failed", "stopped"]
 
 
 def test_states_name_the_sites_once_and_carry_hostile_texts_as_they_are() -> None:

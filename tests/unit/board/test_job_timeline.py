@@ -61,7 +61,7 @@ def test_earlier_attempts_of_other_sites_come_from_the_history() -> None:
     assert (first.status, first.asked_ms, first.began_ms, first.ended_ms) == (
         "failed", T0 + 1, T0 + 2, T0 + 5
     )  # fmt: skip
-    assert (first.code, first.message) == ("BadData", "no")
+    assert (first.reason, first.because) == (failed, "")
     assert (second.status, second.began_ms, second.ended_ms) == ("running", T0 + 8, None)
 
 
@@ -77,6 +77,7 @@ def test_an_earlier_attempt_of_a_silent_site_ended_with_its_task() -> None:
         key=lambda a: a.version,
     )
     assert (silent.status, silent.began_ms, silent.ended_ms) == ("failed", T0 + 2, T0 + 5)
+    assert (silent.shown, silent.because) == ("stopped", "guest 9999")  # it did nothing wrong
     assert again.status == "running"
     (alone,) = attempts([], told)
     assert alone.status == "running"  # its process may still be there
@@ -168,6 +169,41 @@ def test_what_has_no_inputs_yet_does_not_wait_for_resources() -> None:
         found, ONE, order=("a", "b"), upstream={"b": ("a",)}, now_ms=T0 + 9_000
     )
     assert drawn.groups[2].lanes[0].bars == ()
+
+
+def test_attempts_of_one_run_have_a_lane_each_and_none_waits_before_the_last_has_ended() -> None:
+    times = {0: (1_000, 1_200, 3_000), 1: (5_000, 5_200, 6_000)}
+    found = [
+        attempt("a", site, version=version, status="failed", asked_ms=T0 + asked,
+                began_ms=None if site == HOST and version else T0 + began, ended_ms=T0 + ended)
+        for site in (GUEST, HOST) for version, (asked, began, ended) in times.items()
+    ]  # fmt: skip
+    drawn = timeline.by_component(found, ONE, order=("a",), upstream={}, now_ms=T0 + 9_000)
+    lanes = drawn.groups[1].lanes
+    assert [(lane.site, lane.version) for lane in lanes] == [
+        (GUEST, 0), (GUEST, 1), (HOST, 0), (HOST, 1)
+    ]  # fmt: skip
+    assert len({lane.y for lane in lanes}) == 4
+    by_lane = {(lane.site, lane.version): lane.bars for lane in lanes}
+    wait = by_lane[GUEST, 1][0]
+    assert (wait.what, wait.start_ms, wait.end_ms) == ("wait", T0 + 3_000, T0 + 5_000)
+    end = by_lane[HOST, 1][-1]  # its process was never seen, but its end was
+    assert (end.what, end.start_ms, end.end_ms) == ("failed", T0 + 6_000, T0 + 6_000)
+    (_, guest, host) = timeline.by_site(found, ONE, now_ms=T0 + 9_000).groups
+    for group in (guest, host):
+        (lane,) = group.lanes
+        assert [bar.what for bar in lane.bars if bar.height > 6] == ["failed", "failed"]
+
+
+def test_a_rerun_needs_no_lane_of_its_own() -> None:
+    later = Epoch(number=1, start_ms=T0 + 20_000, end_ms=T0 + 30_000, phases=ONE[0].phases)
+    found = [
+        attempt("a", status="failed", asked_ms=T0 + 1_000, ended_ms=T0 + 2_000),
+        attempt("a", version=1, status="success", asked_ms=T0 + 21_000, ended_ms=T0 + 22_000),
+    ]
+    drawn = timeline.by_component(found, (*ONE, later), order=("a",), upstream={}, now_ms=T0)
+    (lane,) = drawn.groups[1].lanes
+    assert lane.version is None
 
 
 def test_results_that_were_taken_over_took_no_time() -> None:
