@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from flask import Response, render_template
 from markupsafe import Markup
 
 from fedflow.app.queries.site_jobs import SiteJob
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.board.job_frame import JobFrame, job_frame
 from fedflow.board.language import language
 from fedflow.board.message_catalog import told
@@ -19,7 +21,7 @@ from fedflow.board.page import (
     redirect_to,
     unchanged,
 )
-from fedflow.board.presenters import dag, job_head
+from fedflow.board.presenters import dag, job_head, results
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.statuses import KINDS, SHAPES
 from fedflow.board.urls import site_named, site_url
@@ -82,7 +84,7 @@ def _live_values(frame: JobFrame, mark: str) -> dict[str, Any]:
     """Return what `board/job_live.html` shows. Viewers who look at the same share it."""
     key = (frame.job_id, frame.site.key, mark)
     seen, rows = _ROWS.get(key, lambda: _seen(frame))
-    drawn = _TABLES.get((*key, language()), lambda: _table(frame, rows))
+    drawn = _TABLES.get((*key, language()), lambda: _table(frame, seen, rows))
     head = job_head.head(seen, services().info.now_ms())
     return {
         "seen": seen,
@@ -113,11 +115,28 @@ def _modules(seen: SiteJob) -> dict[str, str]:
     return {name: str(given.get("module", "")) for name, given in declared.items()}
 
 
-def _table(frame: JobFrame, rows: list[dag.ComponentRow]) -> Markup:
+def _table(frame: JobFrame, seen: SiteJob, rows: list[dag.ComponentRow]) -> Markup:
     """Return graph and table of components: the expensive part, the same for all viewers."""
-    states = envelope.encode(dag.states(rows, told)).decode()
-    text = render_template("board/job_components.html", frame=frame, rows=rows, states=states)
+    figures = results.by_component(seen.job.figures)
+    text = render_template(
+        "board/job_components.html",
+        frame=frame,
+        rows=rows,
+        figures=figures,
+        states=envelope.encode(dag.states(rows, told, figures)).decode(),
+        longest_ms=max((row.duration_ms or 0 for row in rows), default=0),
+        names=_names_of_jobs(rows),
+    )
     return Markup(text)  # noqa: S704  # the template escapes
+
+
+def _names_of_jobs(rows: list[dag.ComponentRow]) -> dict[str, str]:
+    """Return what people call the jobs from which results were inherited; without those unknown."""
+    found = {}
+    for job_id in {row.inherited_from for row in rows if row.inherited_from}:
+        with suppress(JobNotFound):
+            found[job_id] = services().jobs.job(job_id).name
+    return found
 
 
 def _error_url(frame: JobFrame, head: job_head.Head) -> str:

@@ -13,12 +13,12 @@ from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import timeline
 from fedflow.board.presenters.attempts import Attempt, Epoch, attempts, epochs
 from fedflow.board.presenters.paging import ListPage, number_of, whole
+from fedflow.board.presenters.timeline_sums import ORDERS, ordered, short_ones, time_sums
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_named
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.dsl import parse_dsl
-from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 from fedflow.web.context import services
 
@@ -41,10 +41,14 @@ class _Asked:
     number: int  #: of the page
     site: str  #: key of the only site that is shown, empty: all
     ran: bool  #: only components that have begun
+    order: str  #: of the components
+    short: bool  #: short ones too
 
     @property
     def tag(self) -> str:
-        return f"{self.by} {self.zoom} {self.number} {self.site} {self.ran}"
+        return (
+            f"{self.by} {self.zoom} {self.number} {self.site} {self.ran} {self.order} {self.short}"
+        )
 
 
 def _asked() -> _Asked:
@@ -56,6 +60,8 @@ def _asked() -> _Asked:
         number=number_of(given.get("page")),
         site=given.get("site", "")[:100],
         ran=given.get("ran") == "1",
+        order=next((name for name in ORDERS if name == given.get("order")), ORDERS[0]),
+        short=given.get("short") == "1",
     )
 
 
@@ -65,7 +71,7 @@ def show(job_id: str, role: str, party_id: str) -> Response:
     frame = job_frame(job_id, role, party_id)
     return page(
         "job_timeline.html",
-        title=t("Time line of job {job_id}", job_id=job_id[:60]),
+        title=t("Time line of {job}", job=frame.title[:100]),
         nav="jobs",
         **frame.values("timeline"),
         **_values(frame, _asked()),
@@ -97,33 +103,34 @@ def _values(frame: JobFrame, asked: _Asked) -> dict[str, Any]:
     if asked.ran:
         ran = {a.component for a in shown if a.began_ms is not None}
         order = tuple(name for name in order if name in ran)
-    drawn, pages = _drawn(frame, asked, shown, runs, sites=sites, order=order)
+    upstream = _upstream(frame)
+    now_ms = services().info.now_ms()
+    sums = time_sums(shown, runs, upstream=upstream, now_ms=now_ms)
+    folded = frozenset() if asked.short else short_ones(order, shown, sums)
+    names = ordered([n for n in order if n not in folded], asked.order, shown, sums)
+    pages = None
+    if asked.by == SITES:
+        drawn = timeline.by_site(shown, runs, now_ms=now_ms, zoom=asked.zoom)
+    else:
+        pages = ListPage(number=asked.number, size=timeline.PAGE, count=len(names)).nearest
+        part = names[pages.offset : pages.offset + pages.size]
+        drawn = timeline.by_component(
+            shown, runs, order=part, upstream=upstream, now_ms=now_ms, zoom=asked.zoom
+        )
     return {
         "drawn": drawn,
         "pages": pages,
+        "sums": sums,
+        "folded": len(folded) if asked.by == COMPONENTS else 0,
+        "folded_ms": sum(sums.by_component[name] for name in folded),
+        "whole_url": frame.url("timeline", **{**_query(asked), "short": "1", "page": 1}),
         "asked": asked,
+        "orders": ORDERS,
         "site_choices": sites,
         "zooms": timeline.ZOOMS,
         "is_final": frame.job.status in JOB_FINAL,
         "live_url": frame.url("timeline/live", **_query(asked)),
-        "lane_height": timeline.LANE,
-        "head_height": timeline.HEAD,
     }
-
-
-def _drawn(
-    frame: JobFrame, asked: _Asked, shown: list[Attempt], runs: list[Epoch], *,
-    sites: list[Site], order: tuple[str, ...],
-) -> tuple[timeline.Timeline, ListPage | None]:  # fmt: skip
-    now_ms = services().info.now_ms()
-    if asked.by == SITES:
-        return timeline.by_site(shown, runs, now_ms=now_ms, zoom=asked.zoom), None
-    pages = ListPage(number=asked.number, size=timeline.PAGE, count=len(order)).nearest
-    part = order[pages.offset : pages.offset + pages.size]
-    drawn = timeline.by_component(
-        shown, runs, order=part, upstream=_upstream(frame), now_ms=now_ms, zoom=asked.zoom
-    )
-    return drawn, pages
 
 
 def _query(asked: _Asked) -> dict[str, object]:
@@ -133,6 +140,8 @@ def _query(asked: _Asked) -> dict[str, object]:
         "page": asked.number,
         "site": asked.site or None,
         "ran": "1" if asked.ran else None,
+        "order": asked.order,
+        "short": "1" if asked.short else None,
     }
 
 

@@ -185,6 +185,16 @@ def test_a_chain_of_five_components_is_seen_whole_at_first(visitor: Visitor, see
     expect(page.locator("ff-dag[data-drawn]")).to_be_visible()
     for name in names:
         expect(box(page, name)).to_be_in_viewport(ratio=1)
+    spots = [box(page, name).bounding_box() or {"x": 0, "y": 0} for name in names]
+    assert len({round(spot["y"]) for spot in spots}) == 1, "one row"
+    assert spots == sorted(spots, key=lambda spot: spot["x"])
+    whole = page.locator("ff-dag").bounding_box()
+    assert whole is not None
+    assert whole["height"] <= 150
+    row(page, "step_2").hover()
+    expect(page.locator("ff-dag a.box.near")).to_have_count(3)
+    box(page, "step_3").hover()
+    expect(row(page, "step_3")).to_have_class("near")
 
 
 def test_a_graph_is_zoomed_dragged_and_saved(
@@ -233,11 +243,58 @@ def test_three_hundred_components_are_drawn(
     expect(page.locator("ff-dag a.box")).to_have_count(300)
     taken = page.evaluate("performance.getEntriesByName('ff-dag').map((e) => e.duration)")
     print(f"300 components drawn in {taken[0]:.0f} ms")
+    count = page.evaluate(
+        "document.querySelectorAll('*').length"
+        " + document.querySelector('ff-dag').shadowRoot.querySelectorAll('*').length"
+    )
+    assert count <= 3000
     box(page, "step_0").focus()
     page.keyboard.press("End")
     expect(box(page, "step_299")).to_be_focused()
     expect(box(page, "step_299")).to_be_in_viewport()
     shot(page, "job_300_components")
+
+
+def test_one_of_many_components_is_found_and_what_failed_is_seen_first(
+    visitor: Visitor, seeded: Place
+) -> None:
+    of = seeds.job(42, dsl=seeds.dsl(large(90)), conf=CONF)
+    failed = {"status": TaskStatus.FAILED, "party_status": TaskStatus.FAILED}
+    seeds.put(
+        seeded.store,
+        of,
+        *(
+            seeds.task(of, f"step_{i}", "Empty", **(failed if i in (70, 80) else {}))
+            for i in range(90)
+        ),
+    )
+    page = opened(visitor, of.key.job_id)
+    expect(box(page, "step_70")).to_be_in_viewport(ratio=1)
+    tools = page.locator("ff-dag")
+    tools.get_by_role("button", name="next failed").click()
+    expect(box(page, "step_70")).to_be_focused()
+    tools.get_by_role("button", name="next failed").click()
+    expect(box(page, "step_80")).to_be_focused()
+    tools.get_by_role("button", name="failed 2", exact=True).click()
+    expect(page.locator("table.components tbody tr:visible")).to_have_count(2)
+    tools.get_by_role("button", name="failed 2", exact=True).click()
+    tools.get_by_role("searchbox").fill("step_33")
+    expect(page.locator("table.components tbody tr:visible")).to_have_count(1)
+    expect(box(page, "step_33")).to_be_in_viewport(ratio=1)
+    tools.get_by_role("button", name="What the signs mean").click()
+    expect(page.get_by_text("A box is a component")).to_be_visible()
+
+
+def test_a_time_line_is_as_wide_as_its_window(visitor: Visitor, seeded: Place) -> None:
+    page = visitor.open(address(put_job(seeded, 43, DIAMOND), tab="/timeline"))
+    for width in (1440, 1000):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(
+            "() => { const box = document.querySelector('.gantt');"
+            " const plot = document.querySelector('.gantt-plot').getBoundingClientRect();"
+            " return Math.abs(plot.right - box.getBoundingClientRect().right) < 6 &&"
+            " box.scrollWidth <= box.clientWidth; }"
+        )
 
 
 def test_who_holds_up_a_component_is_framed_and_named(visitor: Visitor, seeded: Place) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict
 
 from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
+from fedflow.board.formats import duration
 from fedflow.board.presenters.blame import STOPPED, followed_in
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
@@ -17,6 +18,7 @@ from fedflow.domain.states import TASK_FINAL, TaskStatus, federated_status
 from fedflow.wire.api.job_history import Wait
 
 MESSAGE: Final = 400  #: characters of a reason in a list
+_NONE: Final[Mapping[str, str]] = {}
 
 
 class Node(TypedDict):
@@ -145,6 +147,13 @@ class ComponentRow:
     inherited_from: str  #: id of the job that made its results
     here: bool  #: this site takes part in it
 
+    @property
+    def duration_ms(self) -> int | None:
+        """Return how long it took, None if it has not ended."""
+        if self.started_ms is None or self.ended_ms is None:
+            return None
+        return self.ended_ms - self.started_ms
+
 
 def rows(
     order: Sequence[str],
@@ -257,10 +266,13 @@ def _why(
     return "", "", ""
 
 
-def states(found: Sequence[ComponentRow], told: Callable[[str], str] = str) -> dict[str, Any]:
+def states(
+    found: Sequence[ComponentRow], told: Callable[[str], str] = str,
+    figures: Mapping[str, str] = _NONE,
+) -> dict[str, Any]:  # fmt: skip
     """Return how components stand, for the drawing: sites once, and per component its status,
-    progress, attempt and `[site's place, status, progress]` per site. `told` puts a sentence into
-    the viewer's language.
+    progress, attempt, duration, figure, and `[site's place, status, progress]` per site. `told`
+    puts a sentence into the viewer's language.
     """
     sites: dict[Site, int] = {}
     for row in found:
@@ -274,6 +286,8 @@ def states(found: Sequence[ComponentRow], told: Callable[[str], str] = str) -> d
                 "p": round(row.progress, 3) if row.progress is not None else None,
                 "v": row.attempt,
                 "parts": [[sites[p.site], p.status, round(p.progress, 3)] for p in row.parts],
+                **({"t": duration(row.duration_ms)} if row.duration_ms is not None else {}),
+                **({"n": figures[row.name]} if figures.get(row.name) else {}),
                 **({"held": [sites[s] for s in row.held_by]} if row.held_by else {}),
                 **({"why": f"{row.code}: {told(row.message)[:160]}"} if row.code else {}),
             }

@@ -51,8 +51,16 @@ def headline(figures: Sequence[Figure]) -> str:
     converged = _converged(figures)
     if converged is not None:
         return converged.detail or converged.value
-    rows = progress(figures, ROWS)
-    return "" if rows is None else t("{n} rows", n=f"{int(rows.value):,}")
+    rows, columns = progress(figures, ROWS), progress(figures, COLUMNS)
+    if rows is not None:
+        return t("{n} rows", n=f"{int(rows.value):,}")
+    return "" if columns is None else t("{n} columns", n=f"{int(columns.value):,}")
+
+
+def by_component(figures: Sequence[Figure]) -> dict[str, str]:
+    """Return the one figure by which each component is shown."""
+    names = dict.fromkeys(figure.component for figure in figures)
+    return {name: headline([f for f in figures if f.component == name]) for name in names}
 
 
 def measure(name: str) -> str:

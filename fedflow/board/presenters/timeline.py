@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedflow.base.values import dataclass
+from fedflow.board.language import t
 from fedflow.board.presenters.attempts import Attempt, Epoch
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
@@ -77,6 +78,7 @@ class TimelineTick:
 
     x: float
     offset_ms: int
+    label: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,9 +143,24 @@ def _ticks(x: float, width: float, span_ms: int) -> tuple[TimelineTick, ...]:
     while span_ms / step > most:
         step *= 2
     return tuple(
-        TimelineTick(x=round(x + width * at / span_ms, 1), offset_ms=at)
+        TimelineTick(x=round(x + width * at / span_ms, 1), offset_ms=at, label=_label(at, step))
         for at in range(0, span_ms + 1, step)
     )
+
+
+def _label(at_ms: int, step_ms: int) -> str:
+    """Return the text of a tick; all ticks of an axis have the same unit."""
+    if step_ms % _DAY == 0:
+        return t("{n} d", n=at_ms // _DAY)
+    if step_ms % _HOUR == 0:
+        return t("{n} h", n=at_ms // _HOUR)
+    if step_ms % _MINUTE == 0:
+        return t("{n} min", n=at_ms // _MINUTE)
+    if step_ms % _SECOND == 0:
+        return t("{n} s", n=at_ms // _SECOND)
+    if step_ms >= _SECOND // 10:
+        return t("{n} s", n=f"{at_ms / _SECOND:.1f}")
+    return t("{n} ms", n=at_ms)
 
 
 def by_component(

@@ -18,6 +18,7 @@ text { font-family: var(--font); fill: var(--text); }
 .name { font-size: 13px; font-weight: 600; }
 .module, .word, .more { font-size: 11px; fill: var(--muted); }
 .word { fill: var(--tone); }
+.part text { font-size: 12px; fill: var(--muted); }
 .shape path { fill: none; stroke: currentColor; stroke-width: 2; }
 .shape.run path, .shape.stop path { fill: currentColor; }
 .shape, .part { color: var(--muted); }
@@ -31,13 +32,19 @@ text { font-family: var(--font); fill: var(--text); }
 .lit .box:not(.near) { opacity: 0.4; }
 .lit .edge:not(.near) { opacity: 0.15; }
 .edge.near { opacity: 1; stroke-width: 2.4; }
+.box.out { opacity: 0.2; }
 `;
 const FRAME = `
 :host { display: flex; flex-direction: column; overflow: hidden; }
+svg { mask: linear-gradient(to right, transparent, #000 var(--left, 0px), #000 calc(100% - var(--right, 0px)), transparent), linear-gradient(to bottom, transparent, #000 var(--top, 0px), #000 calc(100% - var(--bottom, 0px)), transparent); mask-composite: intersect; }
 .tools { display: flex; flex-wrap: wrap; justify-content: flex-end; gap: 0.2rem; padding: 0.3rem 0.4rem; border-bottom: 1px solid var(--line); background: var(--panel); }
 .tools button { font: inherit; font-size: 0.85rem; min-width: 1.9rem; padding: 0.1rem 0.45rem; color: var(--text); background: var(--panel); border: 1px solid var(--line); border-radius: 4px; cursor: pointer; }
+.tools input { font: inherit; font-size: 0.85rem; width: 11rem; padding: 0.1rem 0.45rem; color: var(--text); background: var(--bg); border: 1px solid var(--line); border-radius: 4px; }
+.tools [aria-pressed="true"] { border-color: var(--accent); color: var(--on-accent); background: var(--accent); }
+.tools .find { display: flex; flex-wrap: wrap; gap: 0.2rem; margin-right: auto; }
+.help { max-width: 26rem; margin: auto; padding: 0.7rem 1rem; color: var(--text); background: var(--panel); border: 1px solid var(--line); border-radius: 6px; }
 .tools button:hover { border-color: var(--accent); }
-.tools button:focus-visible { outline: 2px solid var(--focus); outline-offset: 1px; }
+.tools :focus-visible { outline: 2px solid var(--focus); outline-offset: 1px; }
 .stage { flex: 1 1 0; min-height: 0; }
 .note { margin: 0; padding: 1rem; color: var(--muted); }
 `;

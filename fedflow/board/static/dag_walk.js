@@ -10,20 +10,25 @@ export function neighbours(graph, name) {
   return found;
 }
 
-/** Return the next component: `down` and `up` follow the lines, `left` and `right` stay in a layer. */
-export function nextInDirection(graph, laid, name, direction) {
+const ALONG = { ArrowDown: "next", ArrowUp: "before", ArrowLeft: "aside-", ArrowRight: "aside+", Home: "first", End: "last" };
+const SIDEWAYS = { ...ALONG, ArrowRight: "next", ArrowLeft: "before", ArrowUp: "aside-", ArrowDown: "aside+" };
+
+/** Return the component to which a key leads: along the lines, or within a layer; null if none. */
+export function nextByKey(graph, laid, name, key) {
+  const step = (laid.sideways ? SIDEWAYS : ALONG)[key];
   const names = graph.nodes.map((node) => node.name);
-  if (direction === "first") return names[0];
-  if (direction === "last") return names[names.length - 1];
+  if (step === "first") return names[0];
+  if (step === "last") return names[names.length - 1];
   const from = laid.boxes.get(name);
   let choice = [];
-  if (direction === "down") choice = graph.edges.filter((edge) => edge.source === name).map((edge) => edge.target);
-  if (direction === "up") choice = graph.edges.filter((edge) => edge.target === name).map((edge) => edge.source);
-  if (direction === "left" || direction === "right") {
-    const sign = direction === "left" ? -1 : 1;
+  if (step === "next") choice = graph.edges.filter((edge) => edge.source === name).map((edge) => edge.target);
+  if (step === "before") choice = graph.edges.filter((edge) => edge.target === name).map((edge) => edge.source);
+  if (step?.startsWith("aside")) {
+    const [layer, aside] = laid.sideways ? ["x", "y"] : ["y", "x"];
+    const sign = step.endsWith("-") ? -1 : 1;
     choice = names.filter((other) => {
       const at = laid.boxes.get(other);
-      return Math.abs(at.y - from.y) < 2 && Math.sign(at.x - from.x) === sign;
+      return Math.abs(at[layer] - from[layer]) < 2 && Math.sign(at[aside] - from[aside]) === sign;
     });
   }
   return nearest(laid, from, choice);

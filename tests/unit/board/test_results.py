@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.board.presenters.results import headline, tiles
+from fedflow.board.presenters.results import by_component, headline, tiles
 from fedflow.domain.job.figures import figures_of
 
 EVALUATED = figures_of(
@@ -56,3 +56,13 @@ def test_without_a_word_of_convergence_the_iterations_count() -> None:
 )
 def test_a_list_shows_what_counts_most(figures, text) -> None:
     assert headline(figures) == text
+
+
+def test_each_component_has_a_figure_of_its_own() -> None:
+    kept = figures_of("selection_0", "HeteroFeatureSelection", {"all": {"last_col_nums": 15}})
+    assert by_component((*JOINED, *kept, *TRAINED, *EVALUATED)) == {
+        "intersection_0": "1,569 rows",
+        "selection_0": "15 columns",
+        "lr_0": "10 iterations, loss 0.354",
+        "evaluation_0": "AUC 0.9866",
+    }
