@@ -12,6 +12,7 @@ from fedflow.board.language import t
 from fedflow.board.message_catalog import told
 from fedflow.board.page import board_blueprint, fragment, page, redirect_to
 from fedflow.board.presenters import parties as shapes
+from fedflow.board.presenters.job_list import shown_status
 from fedflow.board.urls import site_url
 from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import JobFilter
@@ -42,7 +43,7 @@ def now() -> Response:
 def party(party_id: str) -> Response:
     """Show one party, and the jobs in which it took part last."""
     one = shapes.row(_neighbours().one(party_id))
-    found = services().jobs.find(JobFilter(partner_part=party_id, limit=_LOOKED))
+    found = services().job_lists.lines(JobFilter(partner_part=party_id, limit=_LOOKED))
     return page(
         "party.html",
         title=t("Party {party}", party=party_id),
@@ -50,6 +51,7 @@ def party(party_id: str) -> Response:
         party=one,
         jobs=shapes.jobs_with(found, party_id, limit=JOBS),
         job_page=site_url,
+        shown_status=shown_status,
     )
 
 

@@ -39,6 +39,7 @@ class JobLine:
     user: str = ""
     refused: bool = False  #: it was refused at the submit
     tags: tuple[str, ...] = ()
+    on_hold: bool = False  #: it is paused, as far as this site knows
 
     @property
     def is_initiator(self) -> bool:

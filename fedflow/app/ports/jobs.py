@@ -156,6 +156,9 @@ class JobListStore(Protocol):
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         """Return how much of some jobs that this server initiated is done: percent of the tasks."""
 
+    def on_hold(self, job_ids: Collection[str]) -> set[str]:
+        """Return those of some jobs that this server initiated which are paused."""
+
     def counts(self, since_ms: int) -> list[StatusCount]:
         """Return how many jobs that were created since a moment have each status here.
 

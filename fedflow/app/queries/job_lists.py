@@ -10,6 +10,7 @@ from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.queue import JobQueue
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
+from fedflow.domain.job.control import is_told_to_hold
 from fedflow.domain.job_lines import JobLine, StatusCount
 from fedflow.domain.records import Between, JobFilter, Order, Sort
 from fedflow.domain.states import JOB_FINAL, JobStatus
@@ -94,7 +95,7 @@ class JobLists:
             if counted is None or not 0 <= now_ms - counted.now_ms < _COUNTED_MS:
                 counted = self._counted = _count(tx, now_ms)
             running = self._fresh(tx, _jobs(tx, (JobStatus.RUNNING,), Order()))
-            waiting = _jobs(tx, WAITING, Order(descending=False))
+            waiting = self._fresh(tx, _jobs(tx, WAITING, Order(descending=False)))
             recent = Between(by=Sort.ENDED, low=now_ms - WEEK_MS, high=now_ms + DAY_MS)
             failed = _jobs(tx, FAILED, Order(by=Sort.ENDED), recent)
             waiting = [self._with_reason(tx, line) for line in waiting]
@@ -108,13 +109,19 @@ class JobLists:
         )
 
     def _fresh(self, tx: Tx, lines: Sequence[JobLine]) -> list[JobLine]:
-        """Return lines with the newest progress, where this server is the initiator's."""
+        """Return lines with what the initiator knows where that is this server: the newest
+        progress, and whether the job is paused; elsewhere its last word tells.
+        """
         own = {x.key.job_id for x in lines if x.is_initiator and x.status not in JOB_FINAL}
-        progress = tx.job_lists.progress(own) if own else {}
+        progress, held = tx.job_lists.progress(own), tx.job_lists.on_hold(own)
         return [
-            replace(line, progress=max(line.progress, progress[line.key.job_id]))
-            if line.is_initiator and line.key.job_id in progress
-            else line
+            replace(
+                line,
+                progress=max(line.progress, progress.get(line.key.job_id, 0)),
+                on_hold=line.key.job_id in held,
+            )
+            if line.is_initiator and line.key.job_id in own
+            else replace(line, on_hold=is_told_to_hold(line.status, line.reason))
             for line in lines
         ]
 

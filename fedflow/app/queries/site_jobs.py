@@ -16,7 +16,7 @@ from fedflow.app.queries.jobs import Jobs, refused_share
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
-from fedflow.domain.job.control import is_stopped
+from fedflow.domain.job.control import is_stopped, is_told_to_hold
 from fedflow.domain.reason import AWAITS_STEP, PAUSED, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, ScheduledJob, TaskFilter, TaskRecord
 from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter
@@ -41,6 +41,7 @@ class SiteJob:
     explained: Explanation
     is_stopped: bool  #: nothing of it may start until somebody continues it
     is_paused: bool
+    on_hold: bool  #: people call it paused, as lists do
     stop: StopRequest | None  #: somebody wants it to end
     step: bool  #: it waits before each component
 
@@ -135,6 +136,12 @@ class SiteJobs(UseCase):
             explained=self._explain(job, site),
             is_stopped=stopped,
             is_paused=paused,
+            on_hold=job.status not in JOB_FINAL
+            and (
+                scheduled.control.on_hold
+                if scheduled is not None
+                else is_told_to_hold(job.status, job.reason)
+            ),
             stop=scheduled.stop if scheduled is not None else None,
             step=step,
         )

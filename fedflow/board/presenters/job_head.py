@@ -8,6 +8,7 @@ from typing import Any, Final
 from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
+from fedflow.board.presenters.job_list import shown_status
 from fedflow.board.presenters.results import Tile, tiles
 from fedflow.domain.job.conf import ALL, mode_of
 from fedflow.domain.job.spec import model_id_of
@@ -84,7 +85,7 @@ def head(seen: SiteJob, now_ms: int) -> Head:
     started = job.started_ms
     model_id, model_version, is_predict = model_of(job)
     return Head(
-        shown_status="pause" if seen.is_stopped and not final else job.status.value,
+        shown_status=shown_status(job.status, on_hold=seen.on_hold),
         progress=100 if job.status is JobStatus.SUCCESS else job.progress,
         duration_ms=None if started is None else max(0, (job.ended_ms or now_ms) - started),
         deadline_ms=explained.deadline_ms if not final else None,

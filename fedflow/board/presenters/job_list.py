@@ -199,7 +199,7 @@ def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
             JobListRow(
                 line=line,
                 key=f"{line.key.job_id}-{line.key.site.role.value}-{line.key.site.party_id}",
-                status="waiting" if line.status is JobStatus.READY else line.status.value,
+                status=shown_status(line.status, on_hold=line.on_hold),
                 is_final=ended,
                 others=tuple(others[:MOST_OTHERS]),
                 more=max(0, len(others) - MOST_OTHERS),
@@ -211,6 +211,13 @@ def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
             )
         )
     return found
+
+
+def shown_status(status: JobStatus, *, on_hold: bool) -> str:
+    """Return the one word by which all pages call the state of a job."""
+    if on_hold and status not in JOB_FINAL:
+        return "pause"
+    return "waiting" if status is JobStatus.READY else status.value
 
 
 def _others(line: JobLine) -> list[Site]:
@@ -231,7 +238,16 @@ def tag_of(lines: Sequence[JobLine], now_ms: int) -> str:
         (
             now_ms // _DURATIONS_MS if any(x.status is JobStatus.RUNNING for x in lines) else 0,
             [
-                (x.key.job_id, x.key.site.key, x.status, x.progress, x.updated_ms, x.tags, x.epoch)
+                (
+                    x.key.job_id,
+                    x.key.site.key,
+                    x.status,
+                    x.progress,
+                    x.updated_ms,
+                    x.tags,
+                    x.epoch,
+                    x.on_hold,
+                )
                 for x in lines
             ],
         )

@@ -9,7 +9,7 @@ from fedflow.app.administration.servers import ListedServer
 from fedflow.app.initiator.neighbours import Neighbour
 from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
-from fedflow.domain.records import JobRecord
+from fedflow.domain.job_lines import JobLine
 from fedflow.domain.scheduling.circuit import CircuitState
 
 ERROR = 1000  #: characters of an error
@@ -63,12 +63,12 @@ def servers(found: Iterable[ListedServer]) -> list[ListedServer]:
 
 
 def jobs_with(
-    found: Iterable[JobRecord], party_id: str, *, limit: int
-) -> list[tuple[JobRecord, tuple[str, ...]]]:
+    found: Iterable[JobLine], party_id: str, *, limit: int
+) -> list[tuple[JobLine, tuple[str, ...]]]:
     """Return the jobs in which exactly this party takes part, as one of the own sites has each,
     and the roles of the party.
     """
-    kept: dict[str, tuple[JobRecord, tuple[str, ...]]] = {}
+    kept: dict[str, tuple[JobLine, tuple[str, ...]]] = {}
     for job in found:
         roles = tuple(role for role, ids in job.roles.items() if party_id in ids)
         if roles:

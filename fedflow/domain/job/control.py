@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.domain.reason import Reason
+from fedflow.domain.reason import AWAITS_STEP, PAUSED, Reason
+from fedflow.domain.states import JobStatus
 
 ALL_STEPS: Final = 1_000_000_000  #: more components than any job has
 MAX_STEPS: Final = 1_000_000  #: that one `continue` may allow
@@ -26,9 +27,20 @@ class Control:
     rested_ms: int = 0  #: how long it was held before
     waits_ms: int | None = None  #: when it went on last after it was held: it waits anew since
 
+    @property
+    def on_hold(self) -> bool:
+        """Tell whether people call the job paused: nothing more starts until somebody says so."""
+        return self.paused is not None or self.held_ms is not None
+
 
 FREE: Final = Control()
 """Nobody said anything."""
+
+
+def is_told_to_hold(status: JobStatus, reason: Reason | None) -> bool:
+    """Tell whether a site that did not submit a job was told that it is paused."""
+    told = reason is not None and reason.code in (PAUSED, AWAITS_STEP)
+    return told and status is JobStatus.WAITING
 
 
 def steps_left(control: Control, *, step: bool, begun: int) -> int | None:

@@ -55,6 +55,10 @@ class MemoryJobLists:
                 found[job_id] = percent([task.done for task in job.tasks])
         return found
 
+    def on_hold(self, job_ids: Collection[str]) -> set[str]:
+        found = (self._schedules.get(job_id) for job_id in job_ids)
+        return {job.job_id for job in found if job is not None and job.control.on_hold}
+
     def counts(self, since_ms: int) -> list[StatusCount]:
         jobs: dict[JobStatus, set[str]] = {}
         for job in self._jobs.created_since(since_ms):

@@ -9,7 +9,7 @@ from typing import Final
 from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter, percent
 from fedflow.domain.states import JobStatus
-from fedflow.store.codec import JOB_STATUSES
+from fedflow.store.codec import JOB_STATUSES, control_from_text
 from fedflow.store.job_tables import JOB
 from fedflow.store.mapper import FIGURES, JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
 from fedflow.store.session import Session, one_of
@@ -102,6 +102,16 @@ class SqlJobLists:
         for job_id, share in found:
             done.setdefault(job_id, []).append(float(share))
         return {job_id: percent(shares) for job_id, shares in done.items()}
+
+    def on_hold(self, job_ids: Collection[str]) -> set[str]:
+        if not job_ids:
+            return set()
+        found = self._session.rows(
+            "SELECT f_job_id, f_control FROM t_schedule_job "
+            f"WHERE {one_of('f_job_id', len(job_ids))} AND f_control IS NOT NULL",
+            sorted(job_ids),
+        )
+        return {job_id for job_id, control in found if control_from_text(control).on_hold}
 
     def counts(self, since_ms: int) -> list[StatusCount]:
         found = self._session.rows(

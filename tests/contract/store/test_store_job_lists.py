@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job_lines import MAX_TAG, EndedJob, EndedJobs, StatusCount, tag_problem
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter, Metric, Order, Sort, TaskFilter
 from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
@@ -96,6 +98,16 @@ def test_progress_counts_the_latest_attempts(store, make):
         tx.schedules.add_attempt("j1", make.scheduled_task("a", 1), now_ms=3)
         assert tx.job_lists.progress({"j1"}) == {"j1": 0}
         assert tx.job_lists.progress([]) == {}
+
+
+def test_jobs_that_are_paused_or_rest_are_on_hold(store, make):
+    paused = Control(paused=Reason(code="Paused", message="x"))
+    with store.transaction() as tx:
+        for number, control in enumerate((FREE, paused, Control(held_ms=5), Control(allowed=2))):
+            tx.schedules.add(make.schedule(f"j{number}", created_ms=number))
+            tx.schedules.set_control(f"j{number}", control, seen=FREE, now_ms=1)
+        assert tx.job_lists.on_hold({"j0", "j1", "j2", "j3", "j9"}) == {"j1", "j2"}
+        assert tx.job_lists.on_hold([]) == set()
 
 
 def test_a_component_that_runs_counts_by_its_own_progress(store, make):

@@ -34,12 +34,21 @@ QUIET = Explanation(
 def seen(site: Site = GUEST, explained: Explanation | None = None, **fields: Any) -> SiteJob:
     state = {
         name: fields.pop(name)
-        for name in ("is_stopped", "is_paused", "stop", "step", "is_accepted", "own_sites")
+        for name in (
+            "is_stopped",
+            "is_paused",
+            "on_hold",
+            "stop",
+            "step",
+            "is_accepted",
+            "own_sites",
+        )
         if name in fields
     }
     made: dict[str, Any] = {
         "is_accepted": True, "own_sites": (site,), "order": (), "tasks": (), "step": False,
-        "explained": explained or QUIET, "is_stopped": False, "is_paused": False, "stop": None,
+        "explained": explained or QUIET, "is_stopped": False, "is_paused": False,
+        "on_hold": False, "stop": None,
     }  # fmt: skip
     of = job(key=JobKey(job_id=job_id(1), site=site), **{"conf": TABLES, **fields})
     return SiteJob(job=of, site=site, **{**made, **state})
@@ -85,6 +94,14 @@ def test_what_may_be_done_follows_from_the_state(name: str) -> None:
     may = job_head.head(of, START_MS).may
     words = ("stop", "pause", "proceed", "rerun", "delete")
     assert {word for word in words if getattr(may, word)} == wanted
+
+
+def test_a_job_is_called_paused_as_in_lists_from_the_moment_it_is() -> None:
+    for of in (running(on_hold=True), seen(status=JobStatus.WAITING, on_hold=True)):
+        assert job_head.head(of, START_MS).shown_status == "pause"
+    stepping = running(is_stopped=True, step=True)  # its component still runs
+    assert job_head.head(stepping, START_MS).shown_status == "running"
+    assert job_head.head(seen(status=JobStatus.READY), START_MS).shown_status == "waiting"
 
 
 def test_a_job_that_is_being_stopped_cannot_be_paused_and_says_why() -> None:
