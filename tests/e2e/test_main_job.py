@@ -187,6 +187,8 @@ def test_every_party_sees_its_tasks_with_times_and_full_progress(done: Done) -> 
 
 
 def test_each_party_has_the_figures_that_it_may_see(done: Done) -> None:
+    if not done.federated:
+        pytest.skip("one server has everything")
     found = {}
     for site in (GUEST, HOST):
         view = done.pair.of(site).client.job(done.job_id)
