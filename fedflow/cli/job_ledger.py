@@ -40,9 +40,9 @@ def wait_line(task: TaskLedger) -> str | None:
     peer = task.awaited
     if peer is None or task.seconds <= 0:
         return None
-    share = min(100, round(100 * peer.receive_s / task.seconds))
     which = f"{task.component}, attempt {task.version}" if task.version else task.component
-    return f"{which}: {share} % of {duration(task.seconds)} waiting for {place(peer.site)}"
+    share = f"{task.awaited_percent} % of {duration(task.seconds)}"
+    return f"{which}: {share} waiting for {place(peer.site)}"
 
 
 def _show(at: Session, found: JobLedger) -> None:
@@ -58,9 +58,7 @@ def _show(at: Session, found: JobLedger) -> None:
             (f"{task.component} {task.version}", task.site, peer.site,
              "sent" if one.is_sent else "arrived", one.name, one.content, one.calls,
              one.size_bytes, moment(one.first_ms), moment(one.last_ms))
-            for task in found.tasks
-            for peer in task.peers
-            for one in peer.messages
+            for task, peer, one in found.lines()
         ],
     )  # fmt: skip
 

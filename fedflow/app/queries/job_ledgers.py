@@ -78,14 +78,12 @@ def ledger_csv(ledger: JobLedger) -> str:
 
 
 def _lines(ledger: JobLedger) -> Iterator[tuple[object, ...]]:
-    for task in ledger.tasks:
-        for peer in task.peers:
-            for one in peer.messages:
-                yield (
-                    ledger.job_id, task.component, task.version, task.site, peer.site,
-                    "sent" if one.is_sent else "arrived", one.name, one.content, one.calls,
-                    one.size_bytes, moment(one.first_ms), moment(one.last_ms),
-                )  # fmt: skip
+    for task, peer, one in ledger.lines():
+        yield (
+            ledger.job_id, task.component, task.version, task.site, peer.site,
+            "sent" if one.is_sent else "arrived", one.name, one.content, one.calls,
+            one.size_bytes, moment(one.first_ms), moment(one.last_ms),
+        )  # fmt: skip
 
 
 def _peer(one: PeerLedger) -> PeerCounts:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job import figures
 
 INFINITE: Final = -9_999_999  #: what FATE writes for a number that is infinite
 MOST_POINTS: Final = 2_000  #: of a series in a drawing
@@ -221,13 +222,8 @@ class Group:
 
 def finite(value: Any) -> float | None:
     """Return a number that can be drawn, else None: no number, infinite, or too large."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value == INFINITE:
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    found = figures.number(value)
+    return None if found == INFINITE else found
 
 
 def is_number(value: Any) -> bool:

@@ -13,6 +13,7 @@ from fedflow.board.presenters.charts import Chart, Grid, Series, finite
 from fedflow.board.presenters.document_diff import equal
 from fedflow.board.presenters.metric_groups import metric_groups
 from fedflow.board.presenters.metric_items import Texts, items_of, iteration_of
+from fedflow.domain.job.figures import LESS_IS_BETTER, MORE_IS_BETTER
 from fedflow.domain.records import Metric
 
 OVERLAID: Final = (
@@ -24,15 +25,6 @@ SCORES: Final = ("EVALUATION_SUMMARY", "CLUSTERING_EVALUATION_SUMMARY")
 
 ABSENT: Final = object()
 """Stands for a value that a job does not have, which is not the same as null."""
-
-_MORE_IS_BETTER: Final = frozenset(
-    {"auc", "ks", "accuracy", "precision", "recall", "f1_score", "r2_score", "explained_variance",
-     "jaccard_similarity_score", "fowlkes_mallows_score", "adjusted_rand_score"}
-)  # fmt: skip
-_LESS_IS_BETTER: Final = frozenset(
-    {"loss", "mean_absolute_error", "mean_squared_error", "median_absolute_error",
-     "root_mean_squared_error", "mean_squared_log_error", "davies_bouldin_index"}
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,9 +100,9 @@ def best_places(measure: str, values: Sequence[Any]) -> list[int]:
     known = [(value, i) for i, one in enumerate(values) if (value := finite(one)) is not None]
     if len({value for value, _ in known}) < 2:
         return []
-    if measure in _MORE_IS_BETTER:
+    if measure in MORE_IS_BETTER:
         wanted = max(known)[0]
-    elif measure in _LESS_IS_BETTER:
+    elif measure in LESS_IS_BETTER:
         wanted = min(known)[0]
     else:
         return []

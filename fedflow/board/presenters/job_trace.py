@@ -60,19 +60,19 @@ def trace_view(found: JobTrace, ledger: JobLedger, site: str) -> TraceView:
     out.
     """
     own = [session for session in found.sessions if session.site == site]
-    tasks = [task for task in ledger.tasks if task.site == site]
     lines = [
         MessageLine(component=task.component, version=task.version, peer=peer.site, message=message)
-        for task in tasks
-        for peer in task.peers
-        for message in peer.messages
+        for task, peer, message in ledger.lines()
+        if task.site == site
     ]
     values = list(_values(own))
     moved = [line for line in values if line.value.kind in ("sent", "arrived")]
     waited = [line for line in values if line.value.waited_s > 0]
     return TraceView(
         is_on=found.is_on,
-        waits=tuple(wait for task in tasks if (wait := _wait(task)) is not None),
+        waits=tuple(
+            wait for t in ledger.tasks if t.site == site and (wait := _wait(t)) is not None
+        ),
         lines=tuple(lines[:MOST_MESSAGES]),
         lines_left=max(0, len(lines) - MOST_MESSAGES),
         recorded=len(values),
@@ -91,5 +91,6 @@ def _wait(task: TaskLedger) -> WaitLine | None:
     peer = task.awaited
     if peer is None or task.seconds <= 0:
         return None
-    share = min(100, round(100 * peer.receive_s / task.seconds))
-    return WaitLine(component=task.component, share=share, seconds=task.seconds, peer=peer.site)
+    return WaitLine(
+        component=task.component, share=task.awaited_percent, seconds=task.seconds, peer=peer.site
+    )

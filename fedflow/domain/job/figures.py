@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from fedflow.base.values import dataclass
@@ -64,7 +65,7 @@ def figures_of(component: str, module: str, summary: Mapping[str, Any]) -> tuple
         found = _scores(component, summary)
     else:
         found = _progress(component, summary)
-    return tuple(figure for figure, _ in zip(found, range(MOST), strict=False))
+    return tuple(islice(found, MOST))
 
 
 def with_figures(
@@ -96,13 +97,13 @@ def _scores(component: str, summary: Mapping[str, Any]) -> Iterator[Figure]:
     """Return the scores of an evaluation, `{model: {part: {measure: value}}}`."""
     for model, parts in _members(summary):
         for part, measures in sorted(_members(parts), key=lambda one: _part_order(one[0])):
-            given = {name: number(value) for name, value in _items(measures)}
-            known = [(name, given[name]) for name in MEASURES if given.get(name) is not None]
-            for name, value in known[:_MEASURES_OF_ONE]:
-                if value is not None:
-                    yield Figure(
-                        component=component, name=name, value=value, model=model, part=part
-                    )
+            given = dict(_items(measures))
+            found = (
+                Figure(component=component, name=name, value=value, model=model, part=part)
+                for name in MEASURES
+                if (value := number(given.get(name))) is not None
+            )
+            yield from islice(found, _MEASURES_OF_ONE)
 
 
 def _progress(component: str, summary: Mapping[str, Any]) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from fedflow.domain.job.parameters import MAX_NAME
@@ -19,8 +20,8 @@ def job_name(spec: JobSpec, site: Site) -> str:
     given = spec.job_parameters_at(site).name
     if given:
         return given[:MAX_NAME]
-    made = [_module(spec), *_tables(spec, site)[:1]]
-    name = " · ".join(made)
+    table = next(_tables(spec, site), None)
+    name = _module(spec) if table is None else f"{_module(spec)} · {table}"
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
@@ -28,8 +29,7 @@ def _module(spec: JobSpec) -> str:
     """Return the module of the last component that makes a model, else of the last one."""
     if not spec.components:
         return "Job"
-    by_name = {component.name: component for component in spec.components}
-    ordered = [by_name[name] for name in spec.dag.order if name in by_name]
+    ordered = [spec.component(name) for name in spec.dag.order]
     predicts = spec.mode == "predict"
     makers = [c for c in ordered if c.model_outputs or (predicts and c.stored_models)]
     module = (makers or ordered)[-1].module
@@ -38,9 +38,8 @@ def _module(spec: JobSpec) -> str:
     return f"{module} predicts" if predicts else module
 
 
-def _tables(spec: JobSpec, site: Site) -> list[str]:
-    """Return the names of the tables that a site reads, or its upload writes."""
-    found = []
+def _tables(spec: JobSpec, site: Site) -> Iterator[str]:
+    """Yield the names of the tables that a site reads, or its upload writes."""
     for component in spec.components:
         module = component.module.lower()
         if module == _READER or module in _UPLOADS:
@@ -48,5 +47,4 @@ def _tables(spec: JobSpec, site: Site) -> list[str]:
             table = parameters.get("table") if module == _READER else parameters
             name = table.get("name") if isinstance(table, dict) else None
             if isinstance(name, str) and name:
-                found.append(name)
-    return found
+                yield name

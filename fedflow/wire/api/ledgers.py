@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 
@@ -48,12 +50,27 @@ class TaskLedger(msgspec.Struct, frozen=True, kw_only=True):
         waited = [peer for peer in self.peers if peer.receive_s > 0]
         return max(waited, key=lambda peer: peer.receive_s, default=None)
 
+    @property
+    def awaited_percent(self) -> int:
+        """Return the share of its time in which it waited for that peer."""
+        peer = self.awaited
+        if peer is None or self.seconds <= 0:
+            return 0
+        return min(100, round(100 * peer.receive_s / self.seconds))
+
 
 class JobLedger(msgspec.Struct, frozen=True, kw_only=True):
     """The tasks of a job at this server that exchanged something, in their order."""
 
     job_id: str
     tasks: tuple[TaskLedger, ...] = ()
+
+    def lines(self) -> Iterator[tuple[TaskLedger, PeerCounts, MessageCount]]:
+        """Yield each message name and direction, with the task and the peer."""
+        for task in self.tasks:
+            for peer in task.peers:
+                for message in peer.messages:
+                    yield task, peer, message
 
 
 class SignedLedger(msgspec.Struct, frozen=True, kw_only=True):
