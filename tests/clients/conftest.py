@@ -53,6 +53,10 @@ class Deployment:
         """Return the client, pointed at the guest's server."""
         return self.client.at(self.pair.guest.url)
 
+    def upload_example(self) -> None:
+        """Upload the tables of the shipped example."""
+        self.upload(*(DATA / f"breast_hetero_{role}.csv" for role in ("guest", "host")))
+
     def upload_texts(self, name: str, texts: tuple[str, str]) -> None:
         """Upload CSV texts of guest and host as `<name>_guest` and `<name>_host`."""
         paths = [self.client.cwd / f"{name}_{role}.csv" for role in ("guest", "host")]
@@ -131,7 +135,7 @@ def deployment(
         work = folder / "work"
         work.mkdir()
         found = Deployment(request.param, pair, Environment("fate-client", work))
-        found.upload(*(DATA / f"breast_hetero_{role}.csv" for role in ("guest", "host")))
+        found.upload_example()
         yield found
 
 

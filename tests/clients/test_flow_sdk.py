@@ -90,7 +90,7 @@ def signed(
         work = folder / "work"
         work.mkdir()
         found = Deployment(request.param, pair, Environment("fate-client", work, keys=KEYS))
-        found.upload()
+        found.upload_example()
         yield found
 
 

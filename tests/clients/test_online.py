@@ -71,7 +71,7 @@ def online(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deploymen
         work = folder / "work"
         work.mkdir()
         found = Deployment("federated", parties.pair, Environment("fate-client", work))
-        found.upload()
+        found.upload_example()
         yield found, parties
 
 

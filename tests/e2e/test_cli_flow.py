@@ -472,7 +472,9 @@ def provider_register(place: Place) -> None:
     shutil.copytree(ROOT / "examples" / "provider", folder)
     conf = {"name": "examples", "version": "1.0", "path": str(folder)}
     added = place.ok("provider", "register", "-c", place.file("provider.json", conf))
-    assert added["components"] == ["clipvalues", "comparemeans", "ridgeregression"]
+    assert added["components"] == [
+        "clipvalues", "comparemeans", "ridgeregression", "sharedregression",
+    ]  # fmt: skip
     refused = place.flow(
         "provider", "register", "-c", place.file("provider.json", {**conf, "path": "/nowhere"})
     )

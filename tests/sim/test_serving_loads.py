@@ -15,7 +15,7 @@ import pytest
 
 from tests.sim.serving_world import SITES, VERSIONS, Luck, ServingWorld
 
-SEEDS = int(os.environ.get("FEDFLOW_SIM_SERVING", "16"))
+SEEDS = int(os.environ.get("FEDFLOW_SIM_SERVING", "8"))
 STEPS = 60
 KINDS = ("publish", "crash", "restart", "late", "request")
 WEIGHTS = (10, 1, 6, 3, 2)
