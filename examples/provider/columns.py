@@ -8,7 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from fedflow.sdk import BadData, Context, Outputs, Params, PlannedRun, Role, Table, component
+from fedflow.sdk import (
+    BadData,
+    Context,
+    Outputs,
+    Params,
+    PlannedRun,
+    Role,
+    Table,
+    component,
+    protocol,
+)
 
 
 @component("ClipValues", roles=("guest", "host"))
@@ -55,6 +65,7 @@ class CompareMeansParams(Params, frozen=True, kw_only=True):
     roles=("guest", "host"),
     params=CompareMeansParams,
     outputs=("data",),
+    messages=protocol("mean | statistics | host -> guest | of its column, rounded"),
 )
 class CompareMeans:
     """Show the guest each host's mean of a column beside its own; hosts learn nothing.

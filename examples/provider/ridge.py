@@ -37,6 +37,7 @@ from fedflow.sdk import (
     TableKind,
     TableSchema,
     component,
+    protocol,
 )
 from fedflow.sdk.crypto import (
     PaillierKeyPair,
@@ -52,6 +53,21 @@ from fedflow.sdk.crypto import (
 Floats = NDArray[np.float64]
 
 PATIENCE_S = 86_400.0  #: for what another party computes; if that fails, the wait ends at once
+
+
+MESSAGES = protocol("""
+ids | rows | guest -> hosts | a digest of the ids in order
+public_key | key | arbiter -> guest, hosts | of the Paillier key
+steps, step | settings | host -> guest -> hosts | repeated attempt: stored, chosen epochs
+first_epoch | settings | guest -> arbiter | where the training begins
+scores | ciphertext | host -> guest | [X w] of its rows
+residuals | ciphertext | guest -> hosts | [d], d = all scores - label
+gradient | settings | guest, hosts -> arbiter | how many numbers follow
+masked | masked | guest, hosts -> arbiter | [X' d + mask]
+opened | masked | arbiter -> its sender | X' d + mask
+share | masked | host -> host | a share of its scores
+sum | masked | host -> guest | a sum of shares
+""")
 
 
 class RidgeParams(Params, frozen=True, kw_only=True):
@@ -83,6 +99,7 @@ class RidgeParams(Params, frozen=True, kw_only=True):
     params=RidgeParams,
     data_ports=("train_data", "validate_data", "test_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class RidgeRegression:
     """Vertical linear regression with a penalty on large weights; it shows all parts of the sdk.

@@ -37,11 +37,19 @@ from fedflow.sdk import (
     ValueTooLate,
     agree,
     component,
+    protocol,
 )
 
 Floats = NDArray[np.float64]
 
 PATIENCE_S = 86_400.0  #: for what another party computes; if that fails, the wait ends at once
+
+
+MESSAGES = protocol("""
+facts | settings | each -> all others | columns and parameters, which must be equal
+weights | model | guest -> hosts | round, weights
+update | model | host -> guest | round, gradient, rows
+""")
 
 
 class SharedRegressionParams(Params, frozen=True, kw_only=True):
@@ -62,6 +70,7 @@ class SharedRegressionParams(Params, frozen=True, kw_only=True):
     data_ports=("train_data",),
     outputs=("model",),
     absence="rounds",
+    messages=MESSAGES,
 )
 class SharedRegression:
     """Linear regression over the rows of all parties; each party stores the same model."""

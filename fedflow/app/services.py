@@ -149,7 +149,10 @@ class Services:
         """Return the use cases of the ledgers of jobs."""
         from fedflow.app.queries.job_ledgers import JobLedgers
 
-        return JobLedgers(store=self._store, sessions=self._sessions, clock=self._clock)
+        return JobLedgers(
+            store=self._store, sessions=self._sessions, clock=self._clock,
+            contents=self.modules.contents,
+        )  # fmt: skip
 
     def signed_ledger(self, csv: str) -> SignedLedger:
         """Return a ledger, signed with this party's site key. Raises: HomeNotUsable."""

@@ -48,6 +48,8 @@ def describe(at: Session, module: str) -> None:
         at.out.note(f"roles       {', '.join(one.roles)}")
         at.out.note(f"data in     {', '.join(one.data_ports) or '-'}")
         at.out.note(f"out         {', '.join(one.outputs) or '-'}")
+        for message in one.messages or ():
+            at.out.note(f"sends       {message['name']}: {message['content']}, {message['route']}")
         at.out.note(f"parameters  {json_text(one.parameters)}")
 
     at.out.result(one, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
@@ -125,7 +125,7 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
     """Return what a server needs to know of a component, as plain JSON.
 
     Members: module, roles, data_ports, needs_input, outputs, repeatable, absence, aliases,
-    summary;
+    summary; `messages`, those of its protocol (None if it declares none);
     `parameters`, the JSON schema of its parameters (None if they have none); `param_name`, what
     FATE calls them; `defaults`, the values of those that may be left out; and `checks_run`, whether
     they may refuse a planned run.
@@ -142,6 +142,7 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
         "outputs": list(spec.outputs),
         "repeatable": spec.repeatable,
         "absence": spec.absence,
+        "messages": None if spec.messages is None else [asdict(one) for one in spec.messages],
         "aliases": list(spec.aliases),
         "summary": spec.summary,
         "parameters": parameters,

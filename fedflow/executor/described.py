@@ -18,6 +18,13 @@ from fedflow.domain.site import Role
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z][\w.-]{0,99}$")]
 
 
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(max_length=200)]
+    content: Annotated[str, Meta(pattern=r"^[a-z ]{1,50}$")]
+    route: str = ""
+    value: str = ""
+
+
 class _Described(msgspec.Struct, frozen=True, kw_only=True):
     module: _Name
     roles: list[Role]
@@ -26,6 +33,7 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     outputs: list[Literal["data", "model", "cache"]]
     repeatable: bool
     absence: Literal["rounds", "apart"] | None = None
+    messages: list[_Message] | None = None
     aliases: list[_Name]
     summary: str
     parameters: dict[str, Any] | None

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from fedflow.base.errors.data_plane import (
     ServerRestarted,
     SessionUnknown,
     SpoolFull,
+    UndeclaredMessage,
     ValueTooLate,
 )
 from fedflow.base.errors.error import FedflowError
@@ -125,9 +126,14 @@ class FederationHandle:
         self._next_id = 1
         self._tickets: dict[int, _Ticket] = {}
         self._done: list[int] = []  #: requests whose answers the server need not keep
+        self._declared: Collection[str] | None = None  #: names of messages
         self._sent: set[ValueKey] = set()
         self._incarnations: dict[str, int] = {}  #: of sites that were launched again
         self._failed: FedflowError | None = None  #: the first delivery that failed for good
+
+    def declare(self, names: Collection[str] | None) -> None:
+        """Send only messages of these names from now on; None: all."""
+        self._declared = names
 
     # --- the port of the sdk
 
@@ -169,6 +175,8 @@ class FederationHandle:
         *,
         required: bool,
     ) -> None:
+        if self._declared is not None and name not in self._declared:
+            raise UndeclaredMessage(name=name)
         sites = (to,) if isinstance(to, Site) else tuple(to)
         if not sites:
             return

@@ -37,11 +37,13 @@ from fedflow.sdk.errors import (
     TableNotFound,
     TooFewInRound,
     TooFewMembers,
+    UndeclaredMessage,
     ValueTooLate,
 )
 from fedflow.sdk.group import agree
 from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Doubt, Params, PlannedRun, check_params
+from fedflow.sdk.protocol import Content, Message, protocol
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, Workers
 
@@ -56,6 +58,7 @@ __all__ = [
     "CodecError",
     "ComponentFailed",
     "ComponentSpec",
+    "Content",
     "Context",
     "Departure",
     "DishonestParty",
@@ -69,6 +72,7 @@ __all__ = [
     "GroupDiffers",
     "Identity",
     "Inputs",
+    "Message",
     "Model",
     "NoCommonIds",
     "NotEncodable",
@@ -96,11 +100,13 @@ __all__ = [
     "TooFewInRound",
     "TooFewMembers",
     "Tracker",
+    "UndeclaredMessage",
     "Value",
     "ValueTooLate",
     "Workers",
     "agree",
     "check_params",
     "component",
+    "protocol",
     "spec_of",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from fedflow.domain.site import Role
 from fedflow.sdk.function import runner_of, signature_of
 from fedflow.sdk.params import Params
+from fedflow.sdk.protocol import Protocol
 
 _MARK = "__fedflow_component__"
 Absence: TypeAlias = Literal["rounds", "apart"]
@@ -33,6 +34,7 @@ class ComponentSpec:
     summary: str  #: one sentence for people
     #: lives with an absent host: `rounds` go on, or each site runs it `apart`; None: it cannot
     absence: Absence | None
+    messages: Protocol | None  #: all that it sends to other sites; None: it does not say
     factory: type[Any]  #: class with `run(self, ctx: Context) -> Outputs`
 
 
@@ -51,6 +53,7 @@ def component(
     aliases: tuple[str, ...] = (),
     param_name: str | None = None,
     absence: Absence | None = None,
+    messages: Protocol | None = None,
 ) -> Callable[[C], C]:
     """Declare the decorated class, or function, a component.
 
@@ -74,6 +77,9 @@ def component(
         param_name: what FATE calls its parameters; else the module's name and `Param`.
         absence: what an elastic job needs: `rounds`: its rounds go on without a host; `apart`: each
             site runs it for itself, without values between sites.
+        messages: of `protocol`, all that it sends to other sites, each with its content. The ledger
+            of a job shows these, and nothing else is sent. None: it may send anything; `apart`
+            nothing.
 
     Raises: ValueError: a role or port is unknown, `params` are missing, or a function takes what is
         no input.
@@ -96,6 +102,7 @@ def component(
             param_name=param_name or f"{module}Param",
             summary=(offered.__doc__ or module).strip().splitlines()[0],
             absence=absence,
+            messages=() if messages is None and absence == "apart" else messages,
             factory=factory,
         )
         for one in (offered, factory):

@@ -22,6 +22,7 @@ from fedflow.base.errors.data_plane import (
     NothingSent,
     NotSendable,
     PeerFailed,
+    UndeclaredMessage,
     ValueTooLate,
 )
 from fedflow.base.errors.error import FedflowError
@@ -51,6 +52,7 @@ __all__ = [
     "TableNotFound",
     "TooFewInRound",
     "TooFewMembers",
+    "UndeclaredMessage",
     "UnknownComponent",
     "ValueTooLate",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from fedflow.base.errors.data_plane import (
     NothingSent,
     NotSendable,
     PeerFailed,
+    UndeclaredMessage,
     ValueTooLate,
 )
 from fedflow.base.errors.jobs import WrongSite
@@ -68,6 +69,7 @@ class LocalFederation:
         self._timeout_s = receive_timeout_s
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
+        self._declared: Collection[str] | None = None
         self._values: dict[_Key, Any] = {}
         self._sent: set[_Key] = set()
         self._read: set[_Key] = set()
@@ -80,6 +82,10 @@ class LocalFederation:
         """Return the handle of `site`, which satisfies `fedflow.sdk.Federation`."""
         self._check_member(site)
         return SiteFederation(self, site)
+
+    def declare(self, names: Collection[str] | None) -> None:
+        """Send only messages of these names from now on; None: all."""
+        self._declared = names
 
     def fail(self, site: Site, reason: str) -> None:
         """Let every present and future `recv` from `site` raise PeerFailed, but for arrived values.
@@ -129,6 +135,8 @@ class LocalFederation:
 
     def _put(self, key: _Key, value: Any, size: int) -> None:
         self._check_member(key.destination)
+        if self._declared is not None and key.name not in self._declared:
+            raise UndeclaredMessage(name=key.name)
         with self._changed:
             if key in self._sent:
                 raise DuplicateValue(name=key.name, tag=key.tag, site=key.destination)
@@ -220,7 +228,10 @@ class SiteFederation:
         tag: str = "",
         required: bool = True,
     ) -> None:
-        """Send `value` to every site in `to`. Raises: DuplicateValue, PeerFailed, CodecError."""
+        """Send `value` to every site in `to`.
+
+        Raises: DuplicateValue, PeerFailed, CodecError, UndeclaredMessage.
+        """
         receive, size = _carried(value)
         self._send(name, receive, size, to, tag, required)
 

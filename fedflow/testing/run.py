@@ -22,6 +22,7 @@ from fedflow.sdk.component import ComponentSpec, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Identity, Inputs, RunWarnings
 from fedflow.sdk.outputs import Outputs, check_plain
 from fedflow.sdk.params import check_params, check_planned, warnings_of
+from fedflow.sdk.protocol import names_of
 from fedflow.sdk.table import TableStore
 from fedflow.sdk.workers import Workers
 from fedflow.testing.checkpoints import MemoryCheckpoints
@@ -118,6 +119,7 @@ def run_component(
             warnings=RunWarnings(strict=strict),
         )
 
+    fed.declare(names_of(spec.messages))
     ran = sites if only is None else only
     runs = [_SiteRun(spec, site, context_at=context_at, federation=fed) for site in ran]
     _end_late(_run_all(runs, timeout_s=timeout_s), sites, fed, timeout_s=timeout_s)

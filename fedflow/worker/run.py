@@ -30,6 +30,7 @@ from fedflow.federation.handle import FederationHandle
 from fedflow.sdk.context import Context, Inputs, RunWarnings
 from fedflow.sdk.outputs import Model, NotPlain, Outputs, check_plain
 from fedflow.sdk.params import check_params, check_planned, warnings_of
+from fedflow.sdk.protocol import names_of
 from fedflow.sdk.table import Table
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
@@ -264,6 +265,7 @@ class _Run:
             logger.warning("%s", warning)
         check_planned(params, context.planned, path=spec.component)
         logger.info("%s (%s) starts at %s", spec.component, kind.module, spec.own_site)
+        self._federation.declare(names_of(kind.messages))
         outputs = kind.factory().run(context)
         if not isinstance(outputs, Outputs):
             raise _BadOutputs(f"it returned a {type(outputs).__name__}, not Outputs")

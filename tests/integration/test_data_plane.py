@@ -18,6 +18,7 @@ from fedflow.base.errors.data_plane import (
     DuplicateValue,
     PeerFailed,
     SessionUnknown,
+    UndeclaredMessage,
     ValueTooLate,
 )
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
@@ -175,6 +176,17 @@ def test_a_value_is_sent_once_and_read_once(world: World) -> None:
     assert at[HOST].recv("x", from_=GUEST) == 1
     with pytest.raises(DuplicateValue):
         at[HOST].recv("x", from_=GUEST)
+
+
+def test_what_is_not_declared_is_not_sent(world: World) -> None:
+    at = world.open("declared_0")
+    at[GUEST].declare({"x"})
+    with pytest.raises(UndeclaredMessage, match="'y'"):
+        at[GUEST].send("y", 1, to=HOST)
+    with pytest.raises(UndeclaredMessage):
+        at[GUEST].send_nothing("y", to=HOST)
+    at[GUEST].send("x", 1, to=HOST)
+    assert at[HOST].recv("x", from_=GUEST) == 1
 
 
 def test_a_receive_ends_at_its_deadline(world: World) -> None:

@@ -30,8 +30,8 @@ class Describer(Protocol):
     """Who has the components imported."""
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return module, aliases, roles, data_ports, needs_input, outputs, summary, parameters,
-        param_name, defaults, checks_run.
+        """Return module, aliases, roles, data_ports, needs_input, outputs, messages, summary,
+        parameters, param_name, defaults, checks_run.
         """
 
     def check(
@@ -68,6 +68,7 @@ class Modules:
         self._described: list[dict[str, Any]] | None = None
         self._modules: dict[str, ModuleInfo] = {}
         self._parameters: dict[str, tuple[str, Mapping[str, Any]]] = {}  # name and defaults
+        self._contents: dict[str, Mapping[str, str]] = {}  # of messages, by name
         self._look_at_runs: set[str] = set()  #: modules whose parameters may refuse a planned run
         self._good: OrderedDict[bytes, Sequence[JobWarning]] = OrderedDict()
 
@@ -120,9 +121,16 @@ class Modules:
             if one["checks_run"] or info.provider:  # another version may look at it
                 looks.add(info.module)
             self._parameters[info.module.lower()] = (one["param_name"], one["defaults"])
+            messages = one.get("messages") or ()
+            self._contents[info.module.lower()] = {m["name"]: m["content"] for m in messages}
         self._modules, self._look_at_runs, self._providers = modules, looks, providers
         self._packages = packages
         self._described = described
+
+    def contents(self, module: str) -> Mapping[str, str]:
+        """Return what the messages that a module declares show who gets them, by their names."""
+        info = self.modules().get(module.lower())
+        return {} if info is None else self._contents.get(info.module.lower(), {})
 
     def check(
         self,

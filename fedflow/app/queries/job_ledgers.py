@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from fedflow.app.ports.executors import Sessions
@@ -25,10 +25,15 @@ _HEAD: Final = (
 class JobLedgers:
     """The use cases of the ledger routes. Other parties do not see the ledger."""
 
-    def __init__(self, *, store: Store, sessions: Sessions, clock: Clock) -> None:
+    def __init__(
+        self, *, store: Store, sessions: Sessions, clock: Clock,
+        contents: Callable[[str], Mapping[str, str]],
+    ) -> None:  # fmt: skip
+        """`contents` says what the messages of a module show who gets them, by their names."""
         self._store = store
         self._sessions = sessions
         self._clock = clock
+        self._contents = contents
 
     def of(self, job_id: str, component: str | None = None) -> JobLedger:
         """Return the ledger of a job, or of one of its components, with what is counted now.
@@ -60,6 +65,7 @@ class JobLedgers:
     def _shown(self, task: TaskRecord, ledger: tuple[PeerLedger, ...]) -> TaskLedger:
         until_ms = task.ended_ms or self._clock.now_ms()
         seconds = max(0, until_ms - task.started_ms) / 1000 if task.started_ms else 0.0
+        contents = self._contents(task.module)
         longest_s = max((one.receive_s for one in ledger), default=0.0)
         return TaskLedger(
             component=task.key.component,
@@ -68,7 +74,9 @@ class JobLedgers:
             status=task.party_status.value,
             seconds=seconds,
             computing_s=max(0.0, seconds - longest_s),
-            peers=tuple(_peer(one) for one in sorted(ledger, key=lambda one: one.peer.order)),
+            peers=tuple(
+                _peer(one, contents) for one in sorted(ledger, key=lambda one: one.peer.order)
+            ),
         )
 
 
@@ -86,7 +94,7 @@ def _lines(ledger: JobLedger) -> Iterator[tuple[object, ...]]:
         )  # fmt: skip
 
 
-def _peer(one: PeerLedger) -> PeerCounts:
+def _peer(one: PeerLedger, contents: Mapping[str, str]) -> PeerCounts:
     return PeerCounts(
         site=one.peer.key,
         sent=one.calls(sent=True),
@@ -96,13 +104,13 @@ def _peer(one: PeerLedger) -> PeerCounts:
         receives=one.receives,
         receive_s=one.receive_s,
         send_s=one.send_s,
-        messages=tuple(_counts(one)),
+        messages=tuple(_counts(one, contents)),
     )
 
 
-def _counts(one: PeerLedger) -> Iterable[MessageCount]:
+def _counts(one: PeerLedger, contents: Mapping[str, str]) -> Iterable[MessageCount]:
     for m in sorted(one.messages, key=lambda m: (not m.is_sent, m.first_ms, m.name)):
         yield MessageCount(
             name=m.name, is_sent=m.is_sent, calls=m.calls, size_bytes=m.size_bytes,
-            first_ms=m.first_ms, last_ms=m.last_ms, content=m.content,
+            first_ms=m.first_ms, last_ms=m.last_ms, content=contents.get(m.name, ""),
         )  # fmt: skip

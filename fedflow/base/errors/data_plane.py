@@ -98,3 +98,10 @@ class GroupDiffers(FedflowError):
         "All members of a group need the same parameters, see the conf of the job, and in"
         " horizontal training the same columns in the same order, see `fedflow table info`."
     )
+
+
+class UndeclaredMessage(FedflowError):
+    """The component declares no message {name!r}, so it was not sent."""
+
+    code, retcode, http = 1612, 100, 400
+    hint = "Declare it with its content among the `messages` of `@component`."

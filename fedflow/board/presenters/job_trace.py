@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fedflow.base.values import dataclass
@@ -21,6 +22,14 @@ class MessageLine:
     version: int
     peer: str
     message: MessageCount
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentLine:
+    """All that was sent to one peer."""
+
+    peer: str
+    contents: tuple[tuple[str, int], ...]  #: (content, bytes), the most first; "": not declared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +56,7 @@ class TraceView:
     """The traffic of one site of a job."""
 
     is_on: bool  #: values are recorded at this server
+    sent: tuple[SentLine, ...]
     waits: tuple[WaitLine, ...]
     lines: tuple[MessageLine, ...]
     lines_left: int  #: that are not shown
@@ -70,6 +80,7 @@ def trace_view(found: JobTrace, ledger: JobLedger, site: str) -> TraceView:
     waited = [line for line in values if line.value.waited_s > 0]
     return TraceView(
         is_on=found.is_on,
+        sent=tuple(_sent(lines)),
         waits=tuple(
             wait for t in ledger.tasks if t.site == site and (wait := _wait(t)) is not None
         ),
@@ -79,6 +90,16 @@ def trace_view(found: JobTrace, ledger: JobLedger, site: str) -> TraceView:
         largest=tuple(sorted(moved, key=lambda line: -line.value.size)[:MOST_VALUES]),
         longest=tuple(sorted(waited, key=lambda line: -line.value.waited_s)[:MOST_VALUES]),
     )
+
+
+def _sent(lines: Iterable[MessageLine]) -> Iterator[SentLine]:
+    sizes: dict[str, Counter[str]] = {}
+    for line in lines:
+        if line.message.is_sent:
+            of_peer = sizes.setdefault(line.peer, Counter())
+            of_peer[line.message.content] += line.message.size_bytes
+    for peer, found in sorted(sizes.items()):
+        yield SentLine(peer=peer, contents=tuple(found.most_common()))
 
 
 def _values(sessions: Iterable[SessionTrace]) -> Iterable[ValueLine]:

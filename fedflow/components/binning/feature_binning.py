@@ -19,7 +19,7 @@ from fedflow.components.binning.model import (
     summary_of,
 )
 from fedflow.components.binning.params import HeteroFeatureBinningParams
-from fedflow.components.binning.session import agree_as_guest, agree_as_host
+from fedflow.components.binning.session import MESSAGES, agree_as_guest, agree_as_host
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import need_rows
 from fedflow.components.samples.stored import need_columns, own_model
@@ -40,6 +40,7 @@ from fedflow.sdk import (
     roles=("guest", "host"),
     params=HeteroFeatureBinningParams,
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroFeatureBinning:
     """Cuts features into bins; weights of evidence (woe) and information values (iv) per bin.

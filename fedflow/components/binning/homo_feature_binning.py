@@ -31,6 +31,7 @@ from fedflow.components.binning.model import (
 )
 from fedflow.components.binning.ranks import SortedColumn
 from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
+from fedflow.components.horizontal.messages import MESSAGES
 from fedflow.components.horizontal.packing import Floats
 from fedflow.components.samples.agreement import digest_of
 from fedflow.components.samples.columns import anonymous_of
@@ -46,6 +47,7 @@ from fedflow.sdk.errors import CodecError
     params=HomoFeatureBinningParams,
     absence="rounds",
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HomoFeatureBinning:
     """Cuts features into bins that are the same at all parties, by quantiles of all their rows.

@@ -1,15 +1,6 @@
 """The messages of HeteroFeatureBinning.
 
-| message | from -> to | value |
-|---|---|---|
-| binning_plan | guest -> hosts | {classes}: of how many it makes statistics, 0 = none |
-| binning_part | host -> guest | {takes_part}: whether it wants statistics of its columns |
-| optimal_info | host -> guest | `HostColumns`: anonymous names, bins per column, what to merge |
-| sample_ids | guest <-> hosts | {rows, digest} |
-| paillier_pubkey | guest -> hosts | {n: hexadecimal} |
-| encrypted_label | guest -> hosts | [[one-hot class]] per row; tag = number of the block of rows |
-| encrypted_bin_sum | host -> guest | packed [[rows per class]] of every bin of every column |
-| bucket_idx | guest -> host | per column to merge: which buckets end a bin; optimal binning only |
+MESSAGES
 
 [[x]] is x encrypted with the guest's key. The first two are always sent. No more follows where the
 guest has no statistics or the host takes no part. The reason is `local_only`, `skip_static`,
@@ -34,6 +25,18 @@ from fedflow.components.samples.alignment import check_same_ids
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadParameter, Context, Role, Site, Table, check_params
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+binning_plan | settings | guest -> hosts | {classes}: of how many it makes statistics, 0 = none
+binning_part | settings | host -> guest | {takes_part}: whether it wants statistics of its columns
+optimal_info | settings | host -> guest | `HostColumns`: names, bins per column, what to merge
+sample_ids | rows | guest <-> hosts | {rows, digest}
+paillier_pubkey | key | guest -> hosts | {n: hexadecimal}
+encrypted_label | ciphertext | guest -> hosts | [[one-hot class]] per row; tag = block of rows
+encrypted_bin_sum | sealed | host -> guest | packed [[rows per class]] of every bin of every column
+bucket_idx | rows | guest -> host | optimal binning: which buckets end a bin, per column
+""")
 
 MAX_BINS: Final = 1 << 24  #: of all columns of a host, which bounds what a wrong message can cost
 MAX_NAME: Final = 300  #: letters of an anonymous name

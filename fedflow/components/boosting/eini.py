@@ -1,11 +1,6 @@
 """Scores by EINI: no party learns the way of a row through the trees, and one round trip suffices.
 
-| message | from -> to | value |
-|---|---|---|
-| guest_predict_data | guest -> host | {masked, regions, nodes}: what lies below its splits |
-| guest_position_vec | guest -> first host | a ciphertext per row and column |
-| inter_host_data | host -> next host | the same, blinded anew; what its splits close is 0 |
-| host_merge_result | last host -> guest | sums per row and class, several in a ciphertext |
+MESSAGES
 
 `regions.py` tells what the columns are. Rows go in blocks, tags are `<tag>.<block>`.
 
@@ -33,6 +28,14 @@ from fedflow.sdk.crypto.ciphertexts import unpack
 from fedflow.sdk.crypto.encrypted_rows import cost_of
 from fedflow.sdk.crypto.schemes import PrivateScheme
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+guest_predict_data | model | guest -> host | {masked, regions, nodes}: what lies below its splits
+guest_position_vec | ciphertext | guest -> first host | a ciphertext per row and column
+inter_host_data | ciphertext | host -> next host | the same, blinded; what its splits close is 0
+host_merge_result | sealed | last host -> guest | sums per row and class, several in a ciphertext
+""")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,9 +1,6 @@
 """A run of HeteroSecureBoost: from tables to trees and predictions.
 
-| message | from -> to | value |
-|---|---|---|
-| host_feature_importance | host -> guest | [{fid, name, count}]: splits per anonymous column |
-| public_key | guest -> hosts | {n, g} as hexadecimal numbers, `g` of `ou` only; once per run |
+MESSAGES
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -65,6 +62,12 @@ from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme, generate_key
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.params import check_together
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+host_feature_importance | statistics | host -> guest | [{fid, name, count}]: splits per column
+public_key | key | guest -> hosts | {n, g} as hexadecimal numbers, `g` of `ou` only; once per run
+""")
 
 Floats = NDArray[np.float64]
 

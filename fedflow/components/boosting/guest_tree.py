@@ -1,18 +1,6 @@
 """One tree, as the guest grows it with the hosts.
 
-| message | from -> to | value |
-|---|---|---|
-| tree_plan | guest -> hosts | {rows, bits, classes, alone}: a tree begins; no rows: without them |
-| sampled_rows | guest -> hosts | int64 numbers of the rows that train it, if not all of them do |
-| encrypted_grad_and_hess | guest -> hosts | ciphertexts of such rows; tag `<tree>.<block>` |
-| candidates | host -> guest | {count}: how many splits the host offers |
-| tree_node_queue | guest -> hosts | {nodes}: how many nodes to sum up, 0: the tree is done |
-| node_positions | guest -> hosts | int32: the node of each training row, -1: none of these |
-| encrypted_splitinfo_host | host -> guest | packed encrypted sums, in an order that the host drew |
-| dispatch_node_host | guest -> host | [{node, rows, candidates}]: the splits that it has won |
-| dispatch_rows | guest -> host | int64 numbers of all rows in these nodes, node after node |
-| chosen_candidates | host -> guest | int64: of each node the one of its candidates that is used |
-| dispatch_node_host_result | host -> guest | which of these rows go left, 8 per byte |
+MESSAGES
 
 Tags are `<round>.<class>`, of what is done per level `<round>.<class>.<depth>`. Of two siblings the
 hosts sum up the one with fewer rows; the other one is the rest of their parent.
@@ -39,6 +27,21 @@ from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.crypto.schemes import PrivateScheme
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+tree_plan | settings | guest -> hosts | {rows, bits, classes, alone}: a tree begins; no rows: alone
+sampled_rows | rows | guest -> hosts | int64 numbers of the rows that train it, if not all do
+encrypted_grad_and_hess | ciphertext | guest -> hosts | of these rows; tag `<tree>.<block>`
+candidates | counts | host -> guest | {count}: how many splits the host offers
+tree_node_queue | settings | guest -> hosts | {nodes}: how many nodes to sum up, 0: the tree is done
+node_positions | rows | guest -> hosts | int32: the node of each training row, -1: none of these
+encrypted_splitinfo_host | sealed | host -> guest | packed sums, in an order that the host drew
+dispatch_node_host | model | guest -> host | [{node, rows, candidates}]: the splits that it has won
+dispatch_rows | rows | guest -> host | int64 numbers of all rows in these nodes, node after node
+chosen_candidates | model | host -> guest | int64: of each node the candidate that is used
+dispatch_node_host_result | rows | host -> guest | which of these rows go left, 8 per byte
+""")
 
 MOST_CANDIDATES: Final = 1 << 24  #: of a host, so that a wrong number cannot fill the memory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedflow.components.boosting.fitting import run_trees
+from fedflow.components.boosting.messages import MESSAGES
 from fedflow.components.boosting.params import HeteroSecureBoostParams
 from fedflow.sdk import Context, Outputs, component
 
@@ -14,6 +15,7 @@ from fedflow.sdk import Context, Outputs, component
     param_name="HeteroSecureBoostParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroSecureBoost:
     """Trains boosted trees on vertically split rows under encryption, or predicts.
@@ -79,6 +81,7 @@ class HeteroSecureBoost:
     param_name="HeteroFastSecureBoostParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroFastSecureBoost(HeteroSecureBoost):
     """HeteroSecureBoost under another name, which FATE's confs use with `work_mode`."""

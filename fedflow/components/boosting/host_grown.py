@@ -2,12 +2,7 @@
 
 It begins as a tree of all (`guest_tree`), with one host. Then, per level:
 
-| message | from -> to | value |
-|---|---|---|
-| encrypted_splitinfo_host | host -> guest | packed encrypted sums, in an order that the host drew |
-| host_tree_splits | guest -> host | [{node, candidates}]: the nodes to split, and how |
-| chosen_candidates | host -> guest | int64: of each node the one of its candidates that is used |
-| host_tree_leaves | host -> guest | int32: the leaf of every row, at the end |
+MESSAGES
 
 The guest learns the shape of the tree, its sums and leaves, and no split. The host learns where its
 columns are split. Both number nodes in the order in which they are made.
@@ -16,6 +11,7 @@ columns are split. Both number nodes in the order in which they are made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +21,14 @@ from fedflow.components.boosting.leaves import read_leaves
 from fedflow.components.boosting.trees import BoostedTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+encrypted_splitinfo_host | sealed | host -> guest | packed sums, in an order that the host drew
+host_tree_splits | model | guest -> host | [{node, candidates}]: the nodes to split, and how
+chosen_candidates | model | host -> guest | int64: of each node the candidate that is used
+host_tree_leaves | values | host -> guest | int32: the leaf of every row, at the end
+""")
 
 _NO_ROWS = np.arange(0)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import features_of
+from fedflow.components.boosting.messages import MESSAGES
 from fedflow.components.boosting.stored import (
     GUEST_PARAM,
     HOST_PARAM,
@@ -65,6 +66,7 @@ class SBTFeatureTransformerParams(Params, frozen=True, kw_only=True):
     params=SBTFeatureTransformerParams,
     param_name="SBTTransformParam",
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class SBTFeatureTransformer:
     """Makes features of the leaves that rows reach in the trees of a HeteroSecureBoost.

@@ -1,8 +1,6 @@
 """The training of boosted trees at one party: round by round, a tree for each class or for all.
 
-| message | from -> to | value |
-|---|---|---|
-| stop_flag | guest -> hosts | {converged, stop, best}: whether training ends; tag = round |
+MESSAGES
 
 `guest_tree` and `walking` list what is exchanged within a round.
 """
@@ -42,6 +40,11 @@ from fedflow.sdk import BadData, BadParameter, Context, Diverged, Role, Site
 from fedflow.sdk.clock import monotonic_s
 from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+stop_flag | settings | guest -> hosts | {converged, stop, best}: whether training ends; tag = round
+""")
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]

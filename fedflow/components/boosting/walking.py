@@ -1,11 +1,6 @@
 """The way of rows through trees whose splits several parties own.
 
-| message | from -> to | value |
-|---|---|---|
-| guest_predict_data | guest -> host | [{tree, node, rows}]: where rows are; null: the end |
-| guest_predict_rows | guest -> host | int32 numbers of these rows, node after node |
-| host_predict_data | host -> guest | which of them go left, 8 per byte |
-| host_leaves | host -> guest | int32: the leaf of every row in each tree that it has grown alone |
+MESSAGES
 
 All trees go on together: a level costs one exchange with each host that is asked. Tags are
 `<tag>.<level>`.
@@ -14,7 +9,7 @@ All trees go on together: a level costs one exchange with each host that is aske
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -28,6 +23,14 @@ from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+guest_predict_data | model | guest -> host | [{tree, node, rows}]: where rows are; null: the end
+guest_predict_rows | rows | guest -> host | int32 numbers of these rows, node after node
+host_predict_data | rows | host -> guest | which of them go left, 8 per byte
+host_leaves | values | host -> guest | int32: the leaf of every row in each tree of its own
+""")
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]

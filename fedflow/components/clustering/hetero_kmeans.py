@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedflow.components.clustering.arbiter import lead
 from fedflow.components.clustering.params import HeteroKmeansParams
 from fedflow.components.clustering.parties import take_part
-from fedflow.components.clustering.session import warn_of_arbiter
+from fedflow.components.clustering.session import MESSAGES, warn_of_arbiter
 from fedflow.sdk import Context, Outputs, Role, component
 
 
@@ -16,6 +16,7 @@ from fedflow.sdk import Context, Outputs, Role, component
     param_name="KmeansParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroKmeans:
     """Puts vertically split rows into clusters by k-means, or into those of a trained model.

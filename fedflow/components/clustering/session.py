@@ -1,17 +1,6 @@
 """The messages of HeteroKmeans, and the sums over the data parties that the arbiter alone sees.
 
-| message | from -> to | value |
-|---|---|---|
-| kmeans_plan | guest -> hosts, arbiter | `KmeansPlan`: clusters, iterations, data sets |
-| mask_seed | guest -> host | 32 random bytes, others for each host |
-| sample_ids | guest <-> hosts | {rows, digest}; tag = type of data |
-| distance_bits | host -> guest | {bits}: squared distances over its columns are below 2^bits |
-| distance_scale | guest -> hosts, arbiter | `Scale` of a data set; tag = its type |
-| centroid_list | guest -> hosts | int64 row numbers: these rows are the first centroids |
-| guest_dist, host_dist | -> arbiter | masked squared distances to every centroid |
-| cluster_result | arbiter -> guest, hosts | int32: the nearest cluster of every row |
-| guest_tol, host_tol | -> arbiter | masked movement of the centroids: the sum of its squares |
-| arbiter_tol | arbiter -> guest, hosts | {converged, stop}, after each iteration |
+MESSAGES
 
 Distances are those of every row of a data set, then of every centroid: (rows + k) x k. A party has
 them over its own columns; their sum over the parties is what k-means needs. In training the tag is
@@ -42,6 +31,20 @@ from fedflow.sdk.crypto import Ring, decode_ring, encode_ring, new_seed, random_
 from fedflow.sdk.crypto.randomness import SEED_BYTES
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+kmeans_plan | settings | guest -> hosts, arbiter | `KmeansPlan`: clusters, iterations, data sets
+mask_seed | key | guest -> host | 32 random bytes, others for each host
+sample_ids | rows | guest <-> hosts | {rows, digest}; tag = type of data
+distance_bits | settings | host -> guest | {bits}: its squared distances are below 2^bits
+distance_scale | settings | guest -> hosts, arbiter | `Scale` of a data set; tag = its type
+centroid_list | rows | guest -> hosts | int64 row numbers: these rows are the first centroids
+guest_dist, host_dist | masked | -> arbiter | masked squared distances to every centroid
+cluster_result | values | arbiter -> guest, hosts | int32: the nearest cluster of every row
+guest_tol, host_tol | masked | -> arbiter | masked movement of the centroids: the sum of its squares
+arbiter_tol | settings | arbiter -> guest, hosts | {converged, stop}, after each iteration
+""")
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

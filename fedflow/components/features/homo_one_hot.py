@@ -29,6 +29,7 @@ from fedflow.components.features.one_hot import (
     is_text,
 )
 from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
+from fedflow.components.horizontal.messages import MESSAGES
 from fedflow.components.horizontal.packing import Layout
 from fedflow.components.horizontal.rounds import Newcomer, RoundState, Total
 from fedflow.components.samples.agreement import agreed, digest_of, mistake_in, plan_in, refusal
@@ -72,6 +73,7 @@ class HomoOneHotEncoderParams(OneHotEncoderParams, frozen=True, kw_only=True):
     absence="rounds",
     outputs=("data", "model"),
     param_name="HomoOneHotParam",
+    messages=MESSAGES,
 )
 class HomoOneHotEncoder:
     """Replaces columns of categories by one column of 0 and 1 per category of any party.

@@ -25,6 +25,7 @@ from fedflow.components.horizontal.lr_rounds import (
     digest_of,
     first_state,
 )
+from fedflow.components.horizontal.messages import MESSAGES
 from fedflow.components.horizontal.packing import Floats
 from fedflow.components.horizontal.privacy import record_budget
 from fedflow.components.horizontal.rounds import HISTORY, Newcomer, RoundRules, RoundState
@@ -60,6 +61,7 @@ RESUME: Final = "resume_state"  #: in the parameters of a checkpoint's model
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
     absence="rounds",
+    messages=MESSAGES,
 )
 class HomoLR:
     """Trains one logistic regression on the rows of several parties with the same columns.

@@ -28,8 +28,12 @@ from msgspec import Meta, Struct
 from fedflow.components.horizontal.packing import Floats, Layout, layout_of, length_of, pack, unpack
 from fedflow.components.horizontal.rounds import MOST_ROWS, RoundState, check_history
 from fedflow.sdk.decoding import read_as
+from fedflow.sdk.protocol import protocol
 
 NAME: Final = "rounds"
+MESSAGES: Final = protocol(f"""
+{NAME} | model | members <-> arbiter | see the module; updates are masked, unless the job says no
+""")
 SERIALS_PER_LAUNCH: Final = 1 << 32
 
 MOST_ARRAYS: Final = 10_000

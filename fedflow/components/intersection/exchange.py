@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,28 @@ from fedflow.components.intersection.pruning import prune
 from fedflow.components.intersection.sides import Held, HolderOffer, Pair, StepProgress
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import BadParameter
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+psi_hello | settings | guest <-> host | rows, settings
+bloom_filter | blinded ids | its owner -> other | who has it can test guesses
+pruned_rows | counts | other -> its owner | how many ids pass
+id_ciphertext_exchange_g2h | blinded ids | guest -> host | aP for every own id, sorted
+id_ciphertext_exchange_h2g | blinded ids | host -> guest | bQ for every own id, sorted
+doubly_encrypted_id | blinded ids | host -> guest | b(aP), in the order received
+guest_pubkey, host_pubkey | key | holder -> finder | {n, roots}
+guest_prvkey_ids, host_prvkey_ids | blinded ids | holder -> finder | every own id, signed and hashed
+guest_pubkey_ids, host_pubkey_ids | blinded ids | finder -> holder | every own id, to be signed
+guest_sign_host_ids, host_sign_guest_ids | blinded ids | holder -> finder | the signatures
+psi_halves | counts | guest <-> host | how many ids are in the first half
+half_intersect_ids | rows | host -> guest | places of the common ids
+half_intersect_roots | blinded ids | host -> guest | their signatures
+intersect_ids | rows | guest -> host | places of what all parties have
+expanded_rows | rows | host -> guest | which match id each of its rows belongs to
+sample_ids | ids | guest -> host | the rows' sample ids, with match ids or a left join
+cardinality_ring | blinded ids | each -> next | a party's set, blinded once more
+cardinality | counts | guest -> hosts | how many ids all parties have
+""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedflow.components.intersection.alignment import Aligned, align_at_guest, align_at_host
 from fedflow.components.intersection.caching import as_cached, guests_cache, hosts_cache, make_cache
 from fedflow.components.intersection.cardinality import cardinality
-from fedflow.components.intersection.exchange import match_at_guest, match_at_host
+from fedflow.components.intersection.exchange import MESSAGES, match_at_guest, match_at_host
 from fedflow.components.intersection.keys import RowKeys, read_keys
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.intersection.writing import write_rows
@@ -28,6 +28,7 @@ SAFE_BITS = 2048  #: of an RSA key
     params=IntersectionParams,
     param_name="IntersectParam",
     outputs=("data", "cache"),
+    messages=MESSAGES,
 )
 class Intersection:
     """Finds the sample ids that all parties have, without showing any other id.

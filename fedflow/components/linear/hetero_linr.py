@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedflow.components.linear.fitting import run_linear_model
+from fedflow.components.linear.messages import MESSAGES
 from fedflow.components.linear.params import HeteroLinRParams
 from fedflow.sdk import Context, Outputs, component
 
@@ -14,6 +15,7 @@ from fedflow.sdk import Context, Outputs, component
     param_name="LinearParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroLinR:
     """Trains a linear regression on vertically split rows under Paillier encryption, or predicts.

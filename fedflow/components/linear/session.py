@@ -1,24 +1,6 @@
 """The messages of a training with an arbiter, and those that do not depend on a batch.
 
-| message | from -> to | value |
-|---|---|---|
-| paillier_pubkey | arbiter -> guest, hosts | {n: hexadecimal}; before the first training |
-| callbacks | guest -> hosts, arbiter | `Plan`: when to validate, to save, to stop early |
-| checkpoint_steps, checkpoint_step | -> guest -> | in a repeated attempt: stored, chosen steps |
-| batch_info | guest -> hosts, arbiter | `BatchInfo` |
-| sample_ids | guest <-> hosts | {rows, digest}; tag = type of data |
-| model_shape | guest, hosts -> arbiter | {size}: number of own weights |
-| batch_data_index | guest -> hosts | int64 row numbers; only if batches are not in stored order |
-| host_forward_dict | host -> guest | [[z_h / 4]] (HeteroLinR: [[z_h]]) per row of the batch |
-| host_forward | host -> guest | HeteroPoisson: [[exp(z_h)]] per row |
-| loss_intermediate | host -> guest | [[sum of their squares and the norm]]; masked: per row |
-| loss_intermediate | host -> guest | HeteroPoisson: [[z_h]] per row, and [[rows * norm]] |
-| fore_gradient | guest -> hosts | [[residual]] per row, or the guest's share of it |
-| guest_gradient, host_gradient | -> arbiter | packed sums; the guest's with the loss |
-| guest_optim_gradient, host_optim_gradient | arbiter -> | float64 update |
-| converge_flag | arbiter -> guest, hosts | {converged, stop}, after each iteration |
-| host_prob | host -> guest | z_h in clear, for prediction and at each validation |
-| validation_status | guest -> hosts, arbiter | {stop, best}, with early stopping |
+MESSAGES
 
 Tags are `iteration.batch`. [[x]] is x encrypted with the arbiter's key. The optimizer `sqn` adds
 those of `sqn.py`, several classes those of `training/one_vs_rest.py`, cross validation those of
@@ -30,7 +12,7 @@ Source: FATE's protocol, after Hardy et al. 2017 (arXiv:1711.10677) and Yang et 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +21,27 @@ from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context, Diverged, Role
 from fedflow.sdk.errors import CodecError, NotEncodable
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+paillier_pubkey | key | arbiter -> guest, hosts | {n: hexadecimal}; before the first training
+callbacks | settings | guest -> hosts, arbiter | `Plan`: when to validate, to save, to stop early
+checkpoint_steps, checkpoint_step | settings | -> guest -> | repeated attempt: stored, chosen steps
+batch_info | settings | guest -> hosts, arbiter | `BatchInfo`
+sample_ids | rows | guest <-> hosts | {rows, digest}; tag = type of data
+model_shape | settings | guest, hosts -> arbiter | {size}: number of own weights
+batch_data_index | rows | guest -> hosts | int64 row numbers, unless batches are in stored order
+host_forward_dict | ciphertext | host -> guest | [[z_h / 4]] (HeteroLinR: [[z_h]]) per row
+host_forward | ciphertext | host -> guest | HeteroPoisson: [[exp(z_h)]] per row
+loss_intermediate | ciphertext | host -> guest | [[sum of their squares, norm]]; masked: per row
+loss_intermediate | ciphertext | host -> guest | HeteroPoisson: [[z_h]] per row, and [[rows * norm]]
+fore_gradient | ciphertext | guest -> hosts | [[residual]] per row, or the guest's share of it
+guest_gradient, host_gradient | sealed | -> arbiter | packed sums; the guest's with the loss
+guest_optim_gradient, host_optim_gradient | model | arbiter -> | float64 update
+converge_flag | settings | arbiter -> guest, hosts | {converged, stop}, after each iteration
+host_prob | values | host -> guest | z_h in clear, for prediction and at each validation
+validation_status | settings | guest -> hosts, arbiter | {stop, best}, with early stopping
+""")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,13 +6,7 @@ rows. For a quadratic loss that is the protocol of a batch with s for the weight
 arbiter keeps the last `memory_M` pairs and multiplies gradients with the inverse Hessian that they
 approximate. Until there is a pair it steps along the gradient.
 
-| message | from -> to | value |
-|---|---|---|
-| sqn_direction | arbiter -> guest, hosts | float64 s of the own weights, or null: none yet |
-| sqn_sample_index | guest -> hosts | int64 row numbers, or null: all rows |
-| host_sqn_forwards | host -> guest | [[slope * x_h s_h]] per row of the sample |
-| forward_hess | guest -> hosts | [[slope * x s]] per row, times its weight if there are any |
-| guest_hess_vector, host_hess_vector | -> arbiter | packed sums, as for a gradient |
+MESSAGES
 
 Source: Byrd, Hansen, Nocedal, Singer 2016, "A Stochastic Quasi-Newton Method for Large-Scale
 Optimization", algorithms 1 and 2; federated after Yang et al. 2019 (arXiv:1912.00513).
@@ -22,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +25,15 @@ from fedflow.components.linear.params import SqnParam
 from fedflow.components.samples.alignment import checked_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sqn_direction | model | arbiter -> guest, hosts | float64 s of the own weights, or null: none yet
+sqn_sample_index | rows | guest -> hosts | int64 row numbers, or null: all rows
+host_sqn_forwards | ciphertext | host -> guest | [[slope * x_h s_h]] per row of the sample
+forward_hess | ciphertext | guest -> hosts | [[slope * x s]] per row, times its weight
+guest_hess_vector, host_hess_vector | sealed | -> arbiter | packed sums, as for a gradient
+""")
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -10,10 +10,7 @@ n rows, dfe columns and intercept of the candidate, k = 2 (AIC) or ln n (BIC). T
 the candidate's last iteration, its penalty included. A model without columns is trained like any
 other.
 
-| message | from -> to | value |
-|---|---|---|
-| stepwise_columns | guest <-> host, both -> arbiter | {columns: their anonymous names, rows} |
-| step_best | arbiter -> guest, host | {mask, loss, ic}: the best candidate of a step |
+MESSAGES
 
 A mask is a list of booleans, the host's columns first. The messages of candidate i of step k have
 the tags `stepwise_<k>_<i>.<tag>`. Source: docs/reference/components.md#stepwise.
@@ -25,7 +22,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams, StepwiseParam
@@ -38,6 +35,12 @@ from fedflow.components.training.nested import SilentTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Diverged, Role
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+stepwise_columns | settings | guest <-> host -> arbiter | {columns: their anonymous names, rows}
+step_best | statistics | arbiter -> guest, host | {mask, loss, ic}: the best candidate of a step
+""")
 
 Mask = tuple[bool, ...]
 

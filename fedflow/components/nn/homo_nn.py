@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.horizontal.driving import rules_of, run_aggregator, run_member
 from fedflow.components.horizontal.labels import CLASSES, warn_of_missing
+from fedflow.components.horizontal.messages import MESSAGES
 from fedflow.components.horizontal.privacy import record_budget
 from fedflow.components.horizontal.rounds import HISTORY, RoundRules, RoundState
 from fedflow.components.horizontal.strategies import strategy_of
@@ -71,6 +72,7 @@ Floats = NDArray[np.float64]
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
     absence="rounds",
+    messages=MESSAGES,
 )
 class HomoNN:
     """Trains a PyTorch network on the rows of all parties by federated averaging, or predicts.

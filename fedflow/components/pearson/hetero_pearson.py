@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.pearson.correlation import correlations, inflation_factors, standardize
 from fedflow.components.pearson.params import HeteroPearsonParams
-from fedflow.components.pearson.products import Peer, cross_correlations, meet
+from fedflow.components.pearson.products import MESSAGES, Peer, cross_correlations, meet
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.samples.columns import anonymous_of, chosen_columns
 from fedflow.components.samples.decoding import Instances, numbers
@@ -38,6 +38,7 @@ MODEL_NAME = "HeteroPearson"
     param_name="PearsonParam",
     data_ports=("train_data", "data", "test_data"),
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroPearson:
     """Computes Pearson's correlations within a party and between guest and host.

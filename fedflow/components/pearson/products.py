@@ -1,13 +1,6 @@
 """Correlations between the columns of two parties, by inner products under encryption.
 
-| message | from -> to | value |
-|---|---|---|
-| pearson_columns | guest <-> host | {names: anonymous ones, key_length} |
-| sample_ids | guest <-> host | {rows, digest}; tag `pearson` |
-| paillier_pubkey | key owner -> other | {n: hexadecimal} |
-| standardized | key owner -> other | [[x]] per row, several columns packed; tag `block.pack` |
-| inner_products | other -> key owner | [[sum of x y, plus noise]], packed as they came |
-| correlations | key owner -> other | float64, guest's columns x host's columns |
+MESSAGES
 
 [[x]] is x encrypted with the key owner's Paillier key. Both parties standardize their columns
 (population). One of them, the owner, makes a key and encrypts each row of its columns, several
@@ -62,6 +55,16 @@ from fedflow.sdk.crypto.encrypted_rows import (
 from fedflow.sdk.crypto.fixed_point import FixedPoint
 from fedflow.sdk.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+pearson_columns | settings | guest <-> host | {names: anonymous ones, key_length}
+sample_ids | rows | guest <-> host | {rows, digest}; tag `pearson`
+paillier_pubkey | key | key owner -> other | {n: hexadecimal}
+standardized | ciphertext | key owner -> other | [[x]] per row, columns packed; tag `block.pack`
+inner_products | sealed | other -> key owner | [[sum of x y, plus noise]], packed as they came
+correlations | statistics | key owner -> other | float64, guest's columns x host's columns
+""")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

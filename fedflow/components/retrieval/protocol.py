@@ -1,20 +1,6 @@
 """The protocol of guest and host.
 
-| message | from -> to | value |
-|---|---|---|
-| sir_hello | both ways | settings, number of distinct ids |
-| id_ciphertext_exchange_g2h | guest -> host | the guest's ids, blinded, sorted |
-| id_ciphertext_exchange_h2g | host -> guest | the host's ids, blinded, sorted |
-| doubly_encrypted_id | host -> guest | the guest's ids, blinded by both, in the order received |
-| block_num | guest -> host | number of blocks, number of ids in each |
-| ot_public | host -> guest | the host's part of the transfer of one key of all |
-| ot_choice | guest -> host | the guest's part, which hides the number of its block |
-| cell_widths | host -> guest | bytes of the longest cell per column |
-| natural_indexation[i] | guest -> host | places of block i in the host's blinded ids |
-| id_blocks_ciphertext[i] | host -> guest | the rows of block i, encrypted with key i |
-| coverage | guest -> host | share of the guest's distinct ids that were found |
-| raw_id_list | guest -> host | with raw retrieval: the guest's ids |
-| raw_value_list | host -> guest | with raw retrieval: places in that list, and their values |
+MESSAGES
 
 The guest learns which of its ids the host has (as by Intersection), and the values of these rows
 alone: it can open one block. The host learns how many ids they have in common and, for each block,
@@ -27,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -49,6 +35,23 @@ from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sir_hello | settings | both ways | settings, number of distinct ids
+id_ciphertext_exchange_g2h | blinded ids | guest -> host | the guest's ids, blinded, sorted
+id_ciphertext_exchange_h2g | blinded ids | host -> guest | the host's ids, blinded, sorted
+doubly_encrypted_id | blinded ids | host -> guest | the guest's ids, blinded by both, in that order
+block_num | counts | guest -> host | number of blocks, number of ids in each
+ot_public | key | host -> guest | the host's part of the transfer of one key of all
+ot_choice | key | guest -> host | the guest's part, which hides the number of its block
+cell_widths | settings | host -> guest | bytes of the longest cell per column
+natural_indexation | rows | guest -> host | places of block i in the host's blinded ids
+id_blocks_ciphertext | ciphertext | host -> guest | the rows of block i, encrypted with key i
+coverage | counts | guest -> host | share of the guest's distinct ids that were found
+raw_id_list | ids | guest -> host | with raw retrieval: the guest's ids
+raw_value_list | values | host -> guest | with raw retrieval: places in that list, and their values
+""")
 
 PROTOCOL = "fedflow-sir-v1"
 MAX_ROWS = 2**31 - 1

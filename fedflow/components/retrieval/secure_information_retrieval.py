@@ -11,7 +11,13 @@ import pyarrow as pa
 from fedflow.components.intersection.keys import RowKeys, read_keys
 from fedflow.components.retrieval.cells import as_texts
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
-from fedflow.components.retrieval.protocol import RetrievedRows, report_coverage, retrieve, serve
+from fedflow.components.retrieval.protocol import (
+    MESSAGES,
+    RetrievedRows,
+    report_coverage,
+    retrieve,
+    serve,
+)
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -34,6 +40,7 @@ UNRETRIEVED = "unretrieved"  #: the value of ids that the host does not have
     roles=("guest", "host"),
     params=SecureInformationRetrievalParams,
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class SecureInformationRetrieval:
     """Retrieves a host's columns of the guest's ids, and hides which ids the guest has.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,11 @@ from fedflow.components.samples.decoding import Instances
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role, Site
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sample_ids | rows | guest <-> hosts | {rows, digest}; tag = type of data
+""")
 
 
 def check_same_rows(ctx: Context, data: Instances, *, tag: str) -> None:

@@ -1,9 +1,6 @@
 """HeteroDataSplit and HomoDataSplit: train, validate and test data from one table.
 
-| message | from -> to | value |
-|---|---|---|
-| sample_ids[split] | guest <-> hosts | number of rows, digest of the ids in order |
-| id_train, id_validate, id_test | guest -> hosts | positions of the rows of the part |
+MESSAGES
 
 Nothing is sent by HomoDataSplit.
 """
@@ -11,7 +8,7 @@ Nothing is sent by HomoDataSplit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -35,6 +32,12 @@ from fedflow.sdk import (
     component,
 )
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sample_ids | rows | guest <-> hosts | number of rows, digest of the ids in order
+id_train, id_validate, id_test | rows | guest -> hosts | positions of the rows of the part
+""")
 
 PARTS = ("train", "validate", "test")
 PORTS = tuple(f"{part}_data" for part in PARTS)
@@ -135,7 +138,7 @@ class HomoDataSplit(_Split):
 
 
 @component("HeteroDataSplit", roles=("guest", "host"), params=DataSplitParams,
-           param_name="DataSplitParam")  # fmt: skip
+           param_name="DataSplitParam", messages=MESSAGES)  # fmt: skip
 class HeteroDataSplit(_Split):
     """Splits the rows into train, validate and test data, equally at all parties.
 

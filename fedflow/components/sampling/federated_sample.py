@@ -1,10 +1,6 @@
 """FederatedSample: some of the rows, the same ones at all parties.
 
-| message | from -> to | value |
-|---|---|---|
-| sample_rows | host -> guest | number of rows, digest of the ids in order |
-| sample_plan | guest -> hosts | `by`: position, or hash with `key`, `limit`; `repeated` |
-| sample_ids | guest -> hosts | positions of the chosen rows (with `by` position) |
+MESSAGES
 
 `repeated` tells whether a row may be chosen several times, so that rows get new ids. If a host's
 ids differ from the guest's (the sample is drawn before an intersection), no ids are sent. Every
@@ -17,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -33,7 +29,14 @@ from fedflow.components.training.params import one_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Params, Role, Table, component
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
 from fedflow.sdk.spellings import Flag
+
+MESSAGES: Final = protocol("""
+sample_rows | rows | host -> guest | number of rows, digest of the ids in order
+sample_plan | settings | guest -> hosts | `by`: position, or hash with `key`, `limit`; `repeated`
+sample_ids | rows | guest -> hosts | positions of the chosen rows (with `by` position)
+""")
 
 Label = int | float | str
 Hashes = NDArray[np.uint64]
@@ -102,7 +105,7 @@ class FederatedSampleParams(Params, frozen=True, kw_only=True):
 
 
 @component("FederatedSample", roles=("guest", "host"), params=FederatedSampleParams,
-           param_name="SampleParam")  # fmt: skip
+           param_name="SampleParam", messages=MESSAGES)  # fmt: skip
 class FederatedSample:
     """Draws a sample of the rows, and makes the same choice at all parties.
 

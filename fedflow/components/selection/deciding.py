@@ -4,11 +4,7 @@ Most filters are local: each party judges its own columns by values of its own. 
 importances in vertical trees and correlations between parties are known to the guest alone; with
 `select_federated` it decides on the hosts' columns too:
 
-| message | from -> to | value |
-|---|---|---|
-| filters | guest -> hosts | the federated steps: [{filter, metric, type}] |
-| host_select_cols | host -> guest | anonymous names of the columns still there; tag = step |
-| result_left_cols | guest -> host | those of them that stay; tag = step |
+MESSAGES
 
 None of these is sent when no step is federated. A host learns which of its columns stay, so how
 they compare with each other and with thresholds that it knows from the job's parameters. It gets no
@@ -30,6 +26,13 @@ from fedflow.components.selection.steps import FilterStep, ValueSource
 from fedflow.components.selection.values import values_for
 from fedflow.sdk import BadData, BadParameter, Context, Role, Site, Table, TableSchema
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+filters | settings | guest -> hosts | the federated steps: [{filter, metric, type}]
+host_select_cols | settings | host -> guest | anonymous names of the columns still there; tag = step
+result_left_cols | settings | guest -> host | those of them that stay; tag = step
+""")
 
 MAX_COLUMNS: Final = 1_000_000  #: of a host, so that a wrong message cannot exhaust the memory
 _MAX_NAME = 500

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedflow.components.samples.columns import columns_here
 from fedflow.components.samples.stored import need_columns
-from fedflow.components.selection.deciding import Selection, own_names
+from fedflow.components.selection.deciding import MESSAGES, Selection, own_names
 from fedflow.components.selection.known import IsometricModels
 from fedflow.components.selection.params import HeteroFeatureSelectionParams
 from fedflow.components.selection.steps import steps_of
@@ -26,6 +26,7 @@ from fedflow.sdk import BadData, Context, Model, Outputs, Table, component
     params=HeteroFeatureSelectionParams,
     param_name="FeatureSelectionParam",
     outputs=("data", "model"),
+    messages=MESSAGES,
 )
 class HeteroFeatureSelection:
     """Keeps the columns that a cascade of filters leaves, at guest and hosts.

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.components.linear.fitting import Scheme, run_linear_model
+from fedflow.components.sshe import session
 from fedflow.components.sshe.fitting import train_in_shares
 from fedflow.components.sshe.model import read_model, write_model
 from fedflow.components.sshe.params import HeteroSSHELinRParams, HeteroSSHELRParams
 from fedflow.components.sshe.scoring import score
+from fedflow.components.training import cross_validation, one_vs_rest
 from fedflow.sdk import Context, Outputs, component
+from fedflow.sdk.protocol import protocol
+
+_MESSAGES: Final = protocol(session.MESSAGES, one_vs_rest.MESSAGES, cross_validation.MESSAGES)
 
 IN_SHARES: Final = Scheme(train=train_in_shares, read=read_model, write=write_model, score=score)
 
@@ -22,6 +27,7 @@ _PORTS = ("train_data", "validate_data", "test_data", "eval_data")
     params=HeteroSSHELRParams,
     data_ports=_PORTS,
     outputs=("data", "model"),
+    messages=_MESSAGES,
 )
 class HeteroSSHELR:
     """Trains a logistic regression of guest and one host by secret sharing, without an arbiter.
@@ -67,6 +73,7 @@ class HeteroSSHELR:
     params=HeteroSSHELinRParams,
     data_ports=_PORTS,
     outputs=("data", "model"),
+    messages=_MESSAGES,
 )
 class HeteroSSHELinR:
     """Trains a linear regression of guest and one host by secret sharing, without an arbiter.

@@ -7,30 +7,7 @@ loss ln 2 - 1/2 + r**2 / 8. A secret share of x is <x> (`shares.py`); [[x]]_g an
 encrypted with guest's and host's key. "Masked" is an encrypted product plus a random mask
 (`matmul.py`). Its reader opens it, and then it is the reader's share.
 
-| message | from -> to | value |
-|---|---|---|
-| sshe_session | guest -> host | `Agreement` |
-| paillier_pubkey | guest <-> host | {n: hexadecimal, size: number of own weights} |
-| callbacks, checkpoint_steps, checkpoint_step | as in HeteroLR | |
-| sample_ids | guest <-> host | {rows, digest}; tag = type of data |
-| initial_share | guest <-> host | <w> of the sender's weights, at the start |
-| encrypted_share | guest <-> host | encrypted by the sender: its <w> of the receiver's weights |
-| score_product | guest <-> host | masked: own features times that |
-| residual_share | guest <-> host | encrypted by the sender: its <r> per row |
-| weighted_residual | guest -> host | masked, with sample weights: weight times the host's <r> |
-| gradient_product | guest <-> host | masked: own features times the other's <r> |
-| gradient | guest <-> host | with reveal_every_iter: the opened gradient_product, still masked |
-| loss_product | guest -> host | masked: what the loss needs of products of both shares |
-| norm_product | host -> guest | masked: the same, of the host's weights, with a penalty |
-| loss | host -> guest | the host's <loss>: the guest adds its own and knows the loss |
-| update_share, update_product | host -> guest -> | with early_stop weight_diff: as loss_product |
-| update_norm | host -> guest | with early_stop weight_diff: <squared length of the update> |
-| is_converged | guest -> host | {converged, stop}, after each iteration |
-| final_share | guest <-> host | <w> of the receiver's weights, in the end |
-| final_weight | guest -> host | with encrypted_reveal_in_host: [[<w>]]_g of the host's weights |
-| continued_weight | host -> guest | to go on from such a model: masked, its encrypted weights |
-| host_prob | host -> guest | the host's part of z, in clear; of encrypted weights: [[z]]_g |
-| validation_status | guest -> host | {stop, best}, with early stopping |
+MESSAGES
 
 Tags are `iteration.batch`, or the iteration. With reveal_every_iter <w>, encrypted_share and
 score_product do not exist: z's shares are each party's own part, encoded from its known weights.
@@ -55,7 +32,7 @@ Source: Chen, Zhou, Wang et al., KDD 2021 (arXiv:2008.08753); the ring and its a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -67,6 +44,33 @@ from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import BadParameter, CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sshe_session | settings | guest -> host | `Agreement`
+paillier_pubkey | key | guest <-> host | {n: hexadecimal, size: number of own weights}
+callbacks, checkpoint_steps, checkpoint_step | settings | as in HeteroLR |
+sample_ids | rows | guest <-> host | {rows, digest}; tag = type of data
+initial_share | masked | guest <-> host | <w> of the sender's weights, at the start
+encrypted_share | ciphertext | guest <-> host | by the sender: its <w> of the receiver's weights
+score_product | masked | guest <-> host | masked: own features times that
+residual_share | ciphertext | guest <-> host | by the sender: its <r> per row
+weighted_residual | masked | guest -> host | with sample weights: weight times the host's <r>
+gradient_product | masked | guest <-> host | masked: own features times the other's <r>
+gradient | masked | guest <-> host | with reveal_every_iter: the opened gradient_product
+loss_product | masked | guest -> host | masked: what the loss needs of products of both shares
+norm_product | masked | host -> guest | masked: the same, of the host's weights, with a penalty
+loss | masked | host -> guest | the host's <loss>: the guest adds its own and knows the loss
+update_share | ciphertext | host -> guest | with early_stop weight_diff: its <change> of the weights
+update_product | masked | guest -> host | with early_stop weight_diff: as loss_product
+update_norm | masked | host -> guest | with early_stop weight_diff: <squared length of the update>
+is_converged | settings | guest -> host | {converged, stop}, after each iteration
+final_share | masked | guest <-> host | <w> of the receiver's weights, in the end
+final_weight | ciphertext | guest -> host | encrypted_reveal_in_host: [[<w>]]_g of its weights
+continued_weight | masked | host -> guest | to go on from such a model: its weights
+host_prob | values | host -> guest | the host's part of z, in clear; of encrypted weights: [[z]]_g
+validation_status | settings | guest -> host | {stop, best}, with early stopping
+""")
 
 WEIGHTS, ENCRYPTED_WEIGHTS, SHARES = "weights", "encrypted", "shares"
 

@@ -1,10 +1,6 @@
 """SecureAddExample: two parties add their numbers without showing them; FATE's toy job runs it.
 
-| message | from -> to | value |
-|---|---|---|
-| guest_share | guest -> host | one share of each of the guest's numbers |
-| host_share | host -> guest | one share of each of the host's numbers |
-| host_sum | host -> guest | the sum of all shares that the host holds |
+MESSAGES
 
 Numbers are whole, shares are additive modulo 2**64: one alone is uniformly random and says nothing.
 """
@@ -12,7 +8,7 @@ Numbers are whole, shares are additive modulo 2**64: one alone is uniformly rand
 from __future__ import annotations
 
 import secrets
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -20,6 +16,13 @@ from numpy.typing import NDArray
 
 from fedflow.sdk import BadParameter, ComponentFailed, Context, Outputs, Params, Role, component
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+guest_share | masked | guest -> host | one share of each of the guest's numbers
+host_share | masked | host -> guest | one share of each of the host's numbers
+host_sum | statistics | host -> guest | the sum of all shares that the host holds
+""")
 
 Shares = NDArray[np.uint64]
 
@@ -43,6 +46,7 @@ class SecureAddExampleParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=(),
+    messages=MESSAGES,
 )
 class SecureAddExample:
     """Adds up `data_num` ones of a guest and as many of a host by additive secret sharing.

@@ -1,9 +1,6 @@
 """Cross validation of any model: rows in n parts, a training without each of them.
 
-| message | from -> to | value |
-|---|---|---|
-| sample_ids | guest <-> hosts | {rows, digest}; tag `cross_validation` |
-| test_sid | guest -> hosts | int64 row numbers of the part that is left out; tag = k |
+MESSAGES
 
 The messages of fold k, from 0, have the tags `fold_<k>.<tag>`. The arbiter sees no row numbers.
 """
@@ -15,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +34,12 @@ from fedflow.sdk import (
     Table,
     TableWriter,
 )
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sample_ids | rows | guest <-> hosts | {rows, digest}; tag `cross_validation`
+test_sid | rows | guest -> hosts | int64 row numbers of the part that is left out; tag = k
+""")
 
 Rows = NDArray[np.int64]
 

@@ -1,19 +1,24 @@
 """Several classes: one training for each class against all others.
 
-| message | from -> to | value |
-|---|---|---|
-| classes | guest -> hosts, arbiter | {count}: how many classes there are, not which |
+MESSAGES
 
 The messages of training number i have the tags `model_<i>.<tag>`, classes in sorted order.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from fedflow.components.samples.progress import part_of
 from fedflow.components.training.nested import TaggedTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+classes | counts | guest -> hosts, arbiter | {count}: how many classes there are, not which
+""")
 
 MAX_CLASSES = 1000  #: so that a wrong label column does not start a training per row
 

@@ -5,6 +5,8 @@ The guest announces its plan, the others compare it with their own parameters.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from fedflow.components.training.params import (
@@ -17,6 +19,12 @@ from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadParameter, Context, Model, Role
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+callbacks | settings | guest -> hosts, arbiter | `Plan`: when to validate, to save, to stop early
+checkpoint_steps, checkpoint_step | settings | -> guest -> | repeated attempt: stored, chosen steps
+""")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,6 @@
 """FeldmanVerifiableSum: sums of columns over parties with the same rows, by verifiable shares.
 
-| message | from -> to | value |
-|---|---|---|
-| sample_ids[sum] | guest <-> hosts | number of rows, digest of the ids in order |
-| commitments | each -> all others | commitments to the coefficients, bytes |
-| commitments_seen | each -> all others | digests of the commitments of every party |
-| x_share | each -> each other | the share of its numbers, and of what blinds them, bytes |
-| sum_share | each -> all others | the share of the sums, and of what blinds them, bytes |
+MESSAGES
 """
 
 from __future__ import annotations
@@ -50,6 +44,15 @@ from fedflow.sdk import (
 )
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.params import PlannedRun
+from fedflow.sdk.protocol import protocol
+
+MESSAGES: Final = protocol("""
+sample_ids | rows | guest <-> hosts | number of rows, digest of the ids in order
+commitments | key | each -> all others | commitments to the coefficients, bytes
+commitments_seen | key | each -> all others | digests of the commitments of every party
+x_share | masked | each -> each other | the share of its numbers, and of what blinds them, bytes
+sum_share | masked | each -> all others | the share of the sums, and of what blinds them, bytes
+""")
 
 MOST_CELLS: Final = 5_000_000
 
@@ -70,6 +73,7 @@ class FeldmanVerifiableSumParams(Params, frozen=True, kw_only=True):
     roles=("guest", "host"),
     params=FeldmanVerifiableSumParams,
     outputs=("data",),
+    messages=MESSAGES,
 )
 class FeldmanVerifiableSum:
     """Adds up columns of all parties row by row, so that nobody sees another's numbers.

@@ -25,7 +25,6 @@ class Messages:
     size_bytes: int  #: of the encoded values
     first_ms: int
     last_ms: int
-    content: str = ""  #: the kind of content that the protocol declares; "": it declares none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +62,7 @@ def _sum(one: PeerLedger, other: PeerLedger) -> PeerLedger:
     for m in other.messages:
         old = by_name.get((m.name, m.is_sent))
         by_name[m.name, m.is_sent] = m if old is None else Messages(
-            name=m.name, is_sent=m.is_sent, content=m.content or old.content,
+            name=m.name, is_sent=m.is_sent,
             calls=old.calls + m.calls, size_bytes=old.size_bytes + m.size_bytes,
             first_ms=min(old.first_ms, m.first_ms), last_ms=max(old.last_ms, m.last_ms),
         )  # fmt: skip

@@ -264,6 +264,8 @@ class DescribedModule(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     parameters: Mapping[str, Any] | None = {}  #: JSON schema
     provider: str = ""  #: registered provider that has it; empty: it comes with fedflow
+    #: what it sends to other sites: `name`, `content`, `route`, `value`; None: it does not say
+    messages: tuple[Mapping[str, str], ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Module {self.module}>"

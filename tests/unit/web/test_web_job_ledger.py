@@ -31,6 +31,10 @@ def signed(text: str) -> SignedLedger:
     return SignedLedger(csv=text, signature="signed", public_key="PEM")
 
 
+def contents(module: str) -> dict[str, str]:
+    return {"=w": "masked"} if module == "Step" else {}
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(MemoryStore(), tmp_path)
@@ -43,7 +47,7 @@ def sessions() -> FakeSessions:
 
 @pytest.fixture
 def client(world: World, sessions: FakeSessions) -> FlaskClient:
-    ledgers = JobLedgers(store=world.store, sessions=sessions, clock=FakeClock())
+    ledgers = JobLedgers(store=world.store, sessions=sessions, clock=FakeClock(), contents=contents)
     return app_over(SimpleNamespace(job_ledgers=ledgers, signed_ledger=signed)).test_client()
 
 
@@ -97,7 +101,7 @@ def test_the_export_is_csv_that_spreadsheets_do_not_run_and_is_signed(
     head, *lines = csv.reader(io.StringIO(found["csv"], newline=""))
     assert head[0] == "ledger of job"
     assert [line[5:10] for line in lines] == [
-        ["sent", "'=w", "", "2", "30"],
+        ["sent", "'=w", "masked", "2", "30"],
         ["arrived", "z", "", "1", "4"],
     ]
 
