@@ -11,7 +11,7 @@ from fedflow.board.forms import act
 from fedflow.board.job_frame import PREFIX, job_frame
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, came_from, page, redirect_to
-from fedflow.board.presenters.job_trace import trace_view
+from fedflow.board.presenters.job_trace import content_words, trace_view
 from fedflow.web.context import services
 from fedflow.web.downloads import file_word
 from fedflow.web.responses import download
@@ -30,6 +30,7 @@ def show(job_id: str, role: str, party_id: str) -> Response:
         title=t("Ledger of job {job_id}", job_id=job_id[:60]),
         nav="jobs",
         seen=trace_view(found, ledger, frame.site.key),
+        words=content_words(t),
         **frame.values("trace"),
     )
 

@@ -43,7 +43,7 @@ from fedflow.sdk.errors import (
 from fedflow.sdk.group import agree
 from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Doubt, Params, PlannedRun, check_params
-from fedflow.sdk.protocol import Content, Message, protocol
+from fedflow.sdk.protocol import Content, DeclaredMessage, protocol
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, Workers
 
@@ -60,6 +60,7 @@ __all__ = [
     "ComponentSpec",
     "Content",
     "Context",
+    "DeclaredMessage",
     "Departure",
     "DishonestParty",
     "Diverged",
@@ -72,7 +73,6 @@ __all__ = [
     "GroupDiffers",
     "Identity",
     "Inputs",
-    "Message",
     "Model",
     "NoCommonIds",
     "NotEncodable",

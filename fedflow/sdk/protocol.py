@@ -26,7 +26,7 @@ class Content(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class DeclaredMessage:
     """The messages of one name."""
 
     name: str  #: as it is sent
@@ -35,7 +35,7 @@ class Message:
     value: str = ""  #: what is sent, for people
 
 
-Protocol: TypeAlias = tuple[Message, ...]
+Protocol: TypeAlias = tuple[DeclaredMessage, ...]
 
 
 def protocol(*parts: str | Protocol) -> Protocol:
@@ -45,7 +45,7 @@ def protocol(*parts: str | Protocol) -> Protocol:
 
     Raises: ValueError: a line has no such content, or a name has different ones.
     """
-    found: list[Message] = []
+    found: list[DeclaredMessage] = []
     for part in parts:
         found += _messages(part) if isinstance(part, str) else part
     contents_of(found)
@@ -57,7 +57,7 @@ def names_of(messages: Protocol | None) -> frozenset[str] | None:
     return None if messages is None else frozenset(message.name for message in messages)
 
 
-def contents_of(messages: Iterable[Message]) -> dict[str, Content]:
+def contents_of(messages: Iterable[DeclaredMessage]) -> dict[str, Content]:
     """Return the content by name. Raises: ValueError: a name has different ones."""
     found: dict[str, Content] = {}
     for message in messages:
@@ -66,8 +66,8 @@ def contents_of(messages: Iterable[Message]) -> dict[str, Content]:
     return found
 
 
-def _messages(text: str) -> Iterator[Message]:
+def _messages(text: str) -> Iterator[DeclaredMessage]:
     for line in text.strip().splitlines():
         names, content, route, value = (cell.strip() for cell in line.split("|", 3))
         for name in names.split(", "):
-            yield Message(name, Content(content), route, value)
+            yield DeclaredMessage(name, Content(content), route, value)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fedflow.base.values import dataclass
+from fedflow.board.presenters.metric_items import Texts
 from fedflow.wire.api.ledgers import JobLedger, MessageCount, TaskLedger
 from fedflow.wire.api.traces import JobTrace, SessionTrace, TracedValue
 
@@ -90,6 +91,25 @@ def trace_view(found: JobTrace, ledger: JobLedger, site: str) -> TraceView:
         largest=tuple(sorted(moved, key=lambda line: -line.value.size)[:MOST_VALUES]),
         longest=tuple(sorted(waited, key=lambda line: -line.value.waited_s)[:MOST_VALUES]),
     )
+
+
+def content_words(t: Texts) -> dict[str, str]:
+    """Return the words for what a message shows who gets it; those of other components stay."""
+    return {
+        "": t("not declared"),
+        "settings": t("settings"),
+        "counts": t("counts"),
+        "key": t("key"),
+        "ciphertext": t("ciphertext"),
+        "sealed": t("sealed"),
+        "masked": t("masked"),
+        "blinded ids": t("blinded ids"),
+        "rows": t("rows"),
+        "ids": t("ids"),
+        "values": t("values"),
+        "statistics": t("statistics"),
+        "model": t("model"),
+    }
 
 
 def _sent(lines: Iterable[MessageLine]) -> Iterator[SentLine]:

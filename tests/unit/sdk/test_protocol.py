@@ -14,7 +14,7 @@ from fedflow.executor.described import check_described
 from fedflow.sdk import (
     Content,
     Context,
-    Message,
+    DeclaredMessage,
     Outputs,
     Params,
     Role,
@@ -59,9 +59,9 @@ def declared(name: str, **how: object) -> type[Sends]:
 
 def test_a_protocol_is_read_from_lines_and_from_other_protocols() -> None:
     assert (
-        Message("sums", Content.MASKED, "guest -> host", "of what"),
-        Message("counts", Content.MASKED, "guest -> host", "of what"),
-        Message("flag", Content.SETTINGS, "host -> guest"),
+        DeclaredMessage("sums", Content.MASKED, "guest -> host", "of what"),
+        DeclaredMessage("counts", Content.MASKED, "guest -> host", "of what"),
+        DeclaredMessage("flag", Content.SETTINGS, "host -> guest"),
     ) == OWN
     assert protocol(OWN, "last | key | guest -> host | n", OWN)[:3] == OWN
 
