@@ -199,6 +199,16 @@ def test_each_party_has_the_figures_that_it_may_see(done: Done) -> None:
     assert not found[Role.HOST].keys() & {"auc", "ks"}
 
 
+def test_the_ledger_says_what_each_message_shows(done: Done) -> None:
+    for site in (GUEST, HOST):
+        ledger = done.pair.of(site).client.job_ledgers.of(done.job_id)
+        found = {(task.component, m.name): m.content for task, _, m in ledger.lines()}
+        assert all(found.values()), found
+        assert found["intersection_0", "doubly_encrypted_id"] == "blinded ids"
+        assert found["hetero_lr_0", "host_forward_dict"] == "ciphertext"
+        assert found["hetero_lr_0", f"{site.role.value}_gradient"] == "sealed"
+
+
 def test_metrics_summaries_and_outputs_exist_at_both_parties(done: Done, tmp_path: Path) -> None:
     for site in (GUEST, HOST):
         client = done.pair.of(site).client
