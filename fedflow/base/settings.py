@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from fedflow.base.decoding import read_as
-from fedflow.base.errors.start import BadSetting
+from fedflow.base.errors.start import BadSetting, NotOverExchange
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[float, Meta(gt=0, le=31_536_000)]  #: a time, at most a year in seconds
@@ -499,13 +499,21 @@ def check_routes(
             raise BadSetting(path=path, reason=f"{party!r} is not a party id")
         for one in address.split(","):
             text = one.strip()
-            at = text.removeprefix(OVER_EXCHANGE) if over_exchange else text
+            if not over_exchange:
+                check_direct(text, path)
+            at = text.removeprefix(OVER_EXCHANGE)
             found = _ROUTE.fullmatch(at)
             if address != or_else and (found is None or not 0 < int(found[2]) < 65536):
                 other = "" if or_else is None else f", and not `{or_else}`"
                 raise BadSetting(path=path, reason=f"{text!r} is not host:port{other}")
         if party == own:
             raise BadSetting(path=path, reason="this is the server's own party")
+
+
+def check_direct(address: str, path: str) -> None:
+    """Refuse the way over an exchange to what is called directly. Raises: NotOverExchange."""
+    if address.startswith(OVER_EXCHANGE):
+        raise NotOverExchange(path=path, address=address[:200])
 
 
 def check_tls_files(tls: Tls, path: str) -> None:

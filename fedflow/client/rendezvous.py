@@ -55,7 +55,7 @@ class HttpRun:
             )
         except (ServerNotReachable, ClientError, StoreUnavailable) as exc:
             raise RendezvousUnreachable(
-                address=self._connection.address, reason=exc.message
+                address=self._connection.address, reason=exc.message.removesuffix(".")
             ) from exc
         return RunReply(
             now_ms=found.now_ms,

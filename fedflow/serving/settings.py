@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.base.errors.start import BadSetting, ListenerNotSafe
+from fedflow.base.errors.start import BadSetting, ListenerNotSafe, NotOverExchange
 from fedflow.base.settings import (
     LOOPBACK,
     PARTY,
@@ -162,6 +162,7 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
     """Return the settings tree.
 
     Raises: BadServingSetting: with the paths of all unknown keys, or else of the first wrong value.
+    NotOverExchange: a partner has no address of its own.
     ListenerNotSafe: others could reach a port without protection.
     """
     try:
@@ -172,6 +173,8 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
         _check_keys(settings.callers.keys)
         check_caches(settings.caches, insecure=settings.insecure)
         _check_callers_tls(settings.callers.tls)
+    except NotOverExchange:
+        raise
     except BadSetting as exc:
         raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
     _check_listeners(settings)

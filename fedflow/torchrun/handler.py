@@ -72,12 +72,14 @@ _ERRORS: Final = (
 def create_handler(params: RendezvousParameters) -> FedflowHandler:
     """Return the handler of a run, whose server has answered.
 
-    Raises: ValueError: an option is wrong. RendezvousConnectionError, RendezvousStateError.
+    Raises: ValueError: an option is wrong. RendezvousError: the endpoint is over an exchange.
+    RendezvousConnectionError, RendezvousStateError.
     """
-    options = read_options(
-        params.endpoint, params.run_id, min_nodes=params.min_nodes, max_nodes=params.max_nodes,
-        local_addr=params.local_addr, config=params.config,
-    )  # fmt: skip
+    with _as_torch():
+        options = read_options(
+            params.endpoint, params.run_id, min_nodes=params.min_nodes, max_nodes=params.max_nodes,
+            local_addr=params.local_addr, config=params.config,
+        )  # fmt: skip
     clock = SystemClock()
     backend = RunBackend(NAME, open_link(options), monotonic_s=clock.monotonic_s)
     first = PatientBackend(backend, _Timer(), limit_s=options.connect_timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from fedflow.base.settings import check_direct
 from fedflow.base.values import dataclass
 from fedflow.elastic.state import RendezvousSettings
 
@@ -40,8 +41,9 @@ def read_options(
 ) -> Options:  # fmt: skip
     """Return the options; `config` is that of `--rdzv-conf`, without what torch adds to it.
 
-    Raises: ValueError: a key is not known, or a value is none of its kind.
+    Raises: ValueError: a key is not known, or a value is none of its kind. NotOverExchange.
     """
+    check_direct(endpoint.strip(), "--rdzv-endpoint")
     given = {key: value for key, value in config.items() if key not in _OF_TORCH}
     if unknown := sorted(given.keys() - _TIMES.keys() - _TEXTS - {"keep_alive_max_attempt"}):
         raise ValueError(f"--rdzv-conf of fedflow has no {', '.join(unknown)}")

@@ -58,6 +58,24 @@ def test_a_server_that_is_not_there_is_torchs_connection_error() -> None:
             create_handler(parameters("127.0.0.1:1", transport=transport, connect_timeout="0"))
 
 
+def test_a_reason_ends_with_one_full_stop() -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError
+
+    from fedflow.torchrun.handler import create_handler
+
+    with pytest.raises(RendezvousConnectionError, match=r"[^.]\. \[2306\]"):
+        create_handler(parameters("127.0.0.1:1", connect_timeout="0"))
+
+
+def test_an_exchange_is_no_endpoint() -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    from fedflow.torchrun.handler import create_handler
+
+    with pytest.raises(RendezvousError, match=r"exchange://e:9390 leads over .*\[1813\]"):
+        create_handler(parameters("exchange://e:9390", transport="grpc"))
+
+
 def test_a_corrupt_state_is_torchs_state_error(server: Place) -> None:
     from torch.distributed.elastic.rendezvous import RendezvousStateError
 

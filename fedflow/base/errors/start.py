@@ -111,3 +111,13 @@ class BadCertificate(BadSetting):
         "`fedflow tls create` makes an authority, and for each party a certificate and key that "
         "fit. Compare `tls.ca`, `tls.certificate`, `tls.key` and the party id."
     )
+
+
+class NotOverExchange(BadSetting):
+    """Setting {path}: {address} leads over an exchange, and what it names is called directly."""
+
+    code, retcode, http = 1813, 101, 400
+    hint = (
+        "Name host and port of the partner itself. An exchange carries packets and streams of "
+        "Flow servers, nothing of serving processes and rendezvous."
+    )

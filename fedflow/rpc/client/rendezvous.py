@@ -82,7 +82,9 @@ class GrpcRun:
             )
         name = str(answer.error.get("name", ""))
         if not name or name in _UNREACHABLE:
-            raise RendezvousUnreachable(address=self._address, reason=answer.retmsg)
+            raise RendezvousUnreachable(
+                address=self._address, reason=answer.retmsg.removesuffix(".")
+            )
         raise repeated_error(name, answer.retmsg) or ClientError(
             command="rendezvous", address=self._address, reason=answer.retmsg
         )

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedflow.base.errors.start import BadSetting
+from fedflow.base.errors.start import BadSetting, NotOverExchange
 from fedflow.base.settings import parse_settings
 from fedflow.exchange.parties import Parties, parties_of
 from fedflow.exchange.settings import parse_exchange_settings
@@ -86,9 +86,12 @@ def test_no_party_is_called_as_the_exchange_is() -> None:
         parse_settings({"party_id": "exchange"})
 
 
-def test_a_serving_process_has_no_route_over_an_exchange() -> None:
-    with pytest.raises(BadSetting, match="not host:port"):
-        parse_serving_settings({"party_id": "1", "routes": {"2": "exchange://e:9390"}})
+@pytest.mark.parametrize("address", ["exchange://e:9390", "h:1, exchange://e:9390"])
+def test_a_serving_process_has_no_route_over_an_exchange(address: str) -> None:
+    with pytest.raises(NotOverExchange, match="exchange://e:9390 leads over") as caught:
+        parse_serving_settings({"party_id": "1", "routes": {"2": address}})
+    assert (caught.value.fields["path"], caught.value.code) == ("routes.2", 1813)
+    assert "host and port of the partner itself" in caught.value.hint
 
 
 def test_a_route_says_whether_it_goes_over_an_exchange() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedflow.base.errors.start import NotOverExchange
 from fedflow.elastic.state import RendezvousSettings
 from fedflow.torchrun.options import Options, read_options
 from tests.unit.docs.markdown import ROOT
@@ -57,6 +58,12 @@ def test_an_endpoint_is_host_and_port(endpoint: str, place: tuple[str, int]) -> 
 def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="--rdzv-endpoint"):
         options(endpoint)
+
+
+@pytest.mark.parametrize("config", [{}, {"transport": "grpc"}])
+def test_an_endpoint_over_an_exchange_is_refused(config: dict[str, str]) -> None:
+    with pytest.raises(NotOverExchange, match=r"rdzv-endpoint: exchange://e:9390 .*\[1813\]"):
+        options(" exchange://e:9390", **config)
 
 
 @pytest.mark.parametrize(
