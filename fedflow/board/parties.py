@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flask import Response, url_for
+from msgspec.structs import replace
 
 from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.board.forms import act
@@ -97,6 +98,7 @@ def _all() -> dict[str, Any]:
         "parties": found[:PARTIES],
         "count": len(found),
         "own": place.party_id or "",
+        "lines": [replace(one, last_try=None) for one in services().info.dial_in()],
         "servers": shapes.servers(services().servers.listed()),
     }
 

@@ -9,7 +9,7 @@ from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
-from fedflow.wire.api.parties import Neighbour, PartyInfo
+from fedflow.wire.api.parties import Neighbour, PartyInfo, Ping
 from fedflow.wire.api.traces import JobTrace
 
 
@@ -56,11 +56,16 @@ def ping(at: Session, party_id: str) -> None:
     def text() -> None:
         at.out.note(f"Party {party_id} can be reached, and reaches this server.")
         _facts(at, found.party)
+        _show_lines(at, found)
+
+    def trouble() -> None:
+        at.out.note("\n".join(found.broken))
+        _show_lines(at, found)
 
     if found.ok:
         at.out.result(found, text)
         return
-    at.out.result(found, lambda: at.out.note("\n".join(found.broken)))
+    at.out.result(found, trouble)
     raise SystemExit(CliExitCode.ERROR)
 
 
@@ -107,6 +112,18 @@ def _facts(at: Session, n: Neighbour) -> None:
          ("commands waiting", n.waiting), ("round trip", _round_trip(n)),
          ("protocol", n.protocol), ("version", n.version))
     )  # fmt: skip
+
+
+def _show_lines(at: Session, found: Ping) -> None:
+    """Show whether calls for the own server come over the exchanges that it dials in to."""
+    for one in found.dial_in:
+        since = f" since {moment(one.since)}" if one.since is not None else ""
+        way = f"for this server come over the exchange {one.exchange}{since}"
+        if one.connected:
+            at.out.note(f"Calls {way}.")
+            continue
+        tried = f" Last try: {moment(one.last_try)}." if one.last_try is not None else ""
+        at.out.note(f"No calls {way}: {one.last_error or 'it has not answered yet'}.{tried}")
 
 
 def _state(n: Neighbour) -> str:

@@ -13,7 +13,7 @@ from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli import session
 from fedflow.cli.connecting import connect
 from fedflow.cli.exit_codes import CliExitCode
-from fedflow.cli.output import Output, clean, duration
+from fedflow.cli.output import Output, clean, duration, moment
 from fedflow.cli.server import ServerOptions, home_option, server_options
 from fedflow.cli.server_process import (
     STOP_GRACE_S,
@@ -119,6 +119,10 @@ def status(home: Path, as_json: bool) -> None:
             out.note(f"         {clean(str(reason))}")
         for warning in ready.get("warnings", ()):
             out.note(f"look at  {clean(str(warning))}")
+        for line in ready.get("dial_in", ()):
+            if line["connected"]:
+                since = moment(line["since"])
+                out.note(f"dial-in  over the exchange {line['exchange']} since {since}")
         if ready.get("draining"):
             out.note("drained  yes: it starts no tasks until it is restarted")
         for key, where in (("cores", ""), ("spark_cores", " on Spark")):

@@ -577,6 +577,7 @@ class FedflowServer:
                 server_id=self._servers.own_id,
                 rng=SystemRandom(),
             )  # fmt: skip
+            self.own_parts.lines.append(lines)
             self._rpc.loop.call_soon_threadsafe(lines.start)
             self._parts.callback(self._hang_up, lines)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fedflow.app.administration.info import MIB, Disks, Probes
 from fedflow.app.administration.servers import Servers
@@ -23,6 +23,10 @@ from fedflow.base.values import dataclass
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.plane import DataPlane
 from fedflow.http.server import HttpServer
+from fedflow.wire.api.parties import DialInState
+
+if TYPE_CHECKING:
+    from fedflow.rpc.server.dial_in import DialIn
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class OwnParts:
         self._refusals: dict[str, FedflowError] = {}  #: why a part cannot be made anew
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
+        self.lines: list[DialIn] = []  #: to exchanges
         self.notes: list[str] = []  #: what was seen at the start and should be looked at
 
     def keep(self, parts: Mapping[str, RunFile]) -> None:
@@ -89,6 +94,7 @@ class OwnParts:
             is_draining=servers.is_draining,
             faults=self.faults,
             warnings=self.warnings,
+            dial_in=self.dial_in,
         )
 
     def look(self) -> None:
@@ -141,7 +147,19 @@ class OwnParts:
         """Return what will soon be a fault."""
         found = open_descriptors()
         few = found.are_few and not found.fault
-        return [*self.notes, *([f"descriptors: {found}"] if few else [])]
+        return [
+            *self.notes,
+            *([f"descriptors: {found}"] if few else []),
+            *(
+                f"dial-in: no calls come over the exchange {one.exchange}: {one.last_error}"
+                for one in self.dial_in()
+                if one.last_error
+            ),
+        ]
+
+    def dial_in(self) -> list[DialInState]:
+        """Return how the lines to each exchange stand."""
+        return [lines.state for lines in self.lines]
 
     def _stuck(self) -> list[str]:
         found = self._threads()

@@ -11,6 +11,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import NoBody
 from fedflow.web.responses import answer
 from fedflow.web.routes import Access, Style, route
+from fedflow.wire.api.parties import DialInState
 
 health = Blueprint("health", __name__)
 
@@ -37,6 +38,7 @@ class Readiness(TypedDict, total=False):
     outbox: Any
     cores: Any
     spark_cores: Any  #: only with a Spark cluster
+    dial_in: list[DialInState]  #: only of a server that dials in to exchanges
     unreachable: list[str]  #: parties whose circuit is open; the server is ready nevertheless
 
 

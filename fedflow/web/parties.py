@@ -40,7 +40,8 @@ def party_list(body: WhichBody) -> Response:
 def party_ping(body: PingBody) -> Response:
     """Call a party now and let it call back; the answer names what is broken."""
     party, broken = _neighbours().ping(body.party_id)
-    return success(Ping(party=_shown(party), broken=tuple(broken)))
+    dial_in = tuple(services().info.dial_in())
+    return success(Ping(party=_shown(party), broken=tuple(broken), dial_in=dial_in))
 
 
 def _neighbours() -> known.Neighbours:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,3 +202,50 @@ def test_an_exchange_that_is_down_is_reported_with_its_address(
         exchange.start()
     pair.wait_connected()
     assert os.listdir(exchange.home)
+
+
+def line_of(place: Place) -> dict[str, Any]:
+    """Return how the line of a server to its one exchange stands."""
+    [one] = requests.get(f"{place.url}/readyz", timeout=10).json()["dial_in"]
+    return dict(one)
+
+
+def test_a_server_shows_whether_calls_come_over_the_exchange(both: tuple[Pair, Exchange]) -> None:
+    pair, exchange = both
+    at = exchange_address(exchange)
+    board = f"{pair.host.url}/board/parties"
+    wait_for(lambda: line_of(pair.host)["connected"], "the host to dial in")
+    assert (line_of(pair.host)["exchange"], line_of(pair.host)["last_error"]) == (at, "")
+    shown = party_ping(pair.host, GUEST_ID)
+    assert shown.returncode == 0
+    assert f"Calls for this server come over the exchange {at} since 20" in shown.stdout
+    assert f"Calls for this server come over the exchange {at}." in requests.get(board).text
+    assert "dial_in" not in requests.get(f"{pair.guest.url}/readyz", timeout=10).json()
+    exchange.kill()
+    try:
+        wait_for(lambda: "refused" in line_of(pair.host)["last_error"], "the host to notice")
+        ready = requests.get(f"{pair.host.url}/readyz", timeout=10).json()
+        assert ready["ready"] is True
+        [warning] = ready["warnings"]
+        assert warning.startswith(f"dial-in: no calls come over the exchange {at}: connection")
+        shown = party_ping(pair.host, GUEST_ID)
+        assert shown.returncode == 1
+        said = rf"No calls for this server come over the exchange {at} since 20.*: connection "
+        assert re.search(said + r"refused.*\. Last try: 20", shown.stdout)
+        assert f"No calls for this server come over the exchange {at}: " in requests.get(board).text
+    finally:
+        exchange.start()
+    pair.wait_connected()
+    assert line_of(pair.host)["connected"]
+
+
+def exchange_address(exchange: Exchange) -> str:
+    return f"127.0.0.1:{yaml.safe_load(exchange.conf.read_text())['port']}"
+
+
+def party_ping(place: Place, party_id: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedflow.cli.main", "party", "ping", party_id,
+         "--server", place.url],
+        env=environment({}), capture_output=True, text=True, check=False,
+    )  # fmt: skip

@@ -15,6 +15,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
+from fedflow.base.clock import SystemClock
 from fedflow.exchange import dialled
 from fedflow.federation.settings import MIB
 from fedflow.wire.exchange import (
@@ -180,6 +181,37 @@ def test_the_server_that_dialled_in_first_is_called_while_it_is_there(line: Line
     one, two = servers_here(line)
     assert (one["server"], one["calls"] > 0) == ("one", True)
     assert (two["server"], two["calls"]) == ("two", 0)
+
+
+def test_a_party_knows_how_its_lines_stand_and_why_none_is_there(line: Line) -> None:
+    line.host.hang_up()
+    begin_ms = SystemClock().now_ms()
+    lines = line.host.dial_in(line.exchange.port)
+    until(lambda: lines.state.connected)
+    up = lines.state
+    assert up.exchange == f"127.0.0.1:{line.exchange.port}"
+    assert up.since is not None
+    assert up.last_try is not None
+    assert begin_ms <= up.last_try <= up.since
+    assert up.last_error == ""
+    line.exchange.stop()
+    until(lambda: "connection refused" in lines.state.last_error)
+    down = lines.state
+    assert not down.connected
+    assert down.since is not None
+    assert down.since >= up.since
+    until(lambda: (lines.state.last_try or 0) > (down.last_try or 0))
+    assert lines.state.since == down.since  # it is one interruption
+    line.exchange.start()
+    until(lambda: lines.state.connected)
+    assert lines.state.last_error == ""
+
+
+def test_a_party_that_may_not_dial_in_knows_the_reason(line: Line) -> None:
+    lines = line.guest.dial_in(line.exchange.port)
+    until(lambda: lines.state.last_error != "")
+    assert "its address is called" in lines.state.last_error
+    assert not lines.state.connected
 
 
 # --- flow and limits ------------------------------------------------------------------------------

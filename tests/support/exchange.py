@@ -108,10 +108,18 @@ class TestExchange:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def stop(self) -> None:
+        """Stop; `start` starts it again at the same port."""
+        self._stack.close()
+
+    def start(self) -> None:
+        """Start again after `stop`."""
+        self.__enter__()
+
     def restart(self) -> None:
         """Stop, and start again at the same port."""
-        self._stack.close()
-        self.__enter__()
+        self.stop()
+        self.start()
 
     def call_again(self, party: str, messages: Sequence[bytes]) -> str:
         """Send messages to a party as a new call; return why it ended, empty: it was answered."""

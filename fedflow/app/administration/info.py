@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from fedflow import __version__
 from fedflow.app.administration.bounded import ANSWER_S, Bounded
 from fedflow.app.ports.executors import STARTING
@@ -23,7 +25,7 @@ from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.records import Engine
-from fedflow.wire.api.parties import PartyInfo
+from fedflow.wire.api.parties import DialInState, PartyInfo
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +142,7 @@ class Probes:
     is_draining: Callable[[], bool] = bool
     faults: Callable[[], list[str]] = list  #: of what only the process knows: threads, sockets
     warnings: Callable[[], list[str]] = list  #: what people should know of a ready server
+    dial_in: Callable[[], list[DialInState]] = list  #: lines to exchanges
 
 
 class Info:
@@ -241,9 +244,15 @@ class Info:
             },
             "unreachable": self._probes.unreachable(),
         }
+        if dial_in := self.dial_in():
+            parts["dial_in"] = msgspec.to_builtins(dial_in)
         if spark is not None:
             parts["spark_cores"] = {"total": spark.cores, "free": spark.remaining_cores}
         return not reasons, parts
+
+    def dial_in(self) -> list[DialInState]:
+        """Return how the lines to each exchange stand, over which calls for this server come."""
+        return self._probes.dial_in()
 
     def require_store(self) -> None:
         """See that changes can be stored, for calls of other parties that store nothing.

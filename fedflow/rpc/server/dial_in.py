@@ -14,10 +14,13 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
+from msgspec.structs import replace
 
+from fedflow.base.clock import SystemClock
 from fedflow.rpc.client.commands import why
 from fedflow.rpc.data_plane.streams import BROKEN
 from fedflow.rpc.refusals import CallRefused, refusal_bytes
+from fedflow.wire.api.parties import DialInState
 from fedflow.wire.exchange import END, EXCHANGE, LANE, SERVE, SERVER, Lane
 
 logger = logging.getLogger(__name__)
@@ -47,7 +50,8 @@ class DialIn:
         self._answer = answer
         self._server_id = server_id
         self._rng = rng
-        self._is_up: bool | None = None
+        self._clock = SystemClock()
+        self.state = DialInState(exchange=address)  #: other threads may read it
         self._is_stopped = False
         self._keepers: list[asyncio.Task[None]] = []
         self._calls: set[asyncio.Task[None]] = set()
@@ -95,6 +99,7 @@ class DialIn:
 
     async def _next_call(self, channel: grpc.aio.Channel, lane: Lane) -> tuple[Any, bytes]:
         """Return a line that was taken, and the first message of its call."""
+        self.state = replace(self.state, last_try=self._clock.now_ms())
         line = channel.stream_stream(SERVE)(
             metadata=((SERVER, self._server_id), (LANE, lane.value))
         )
@@ -131,10 +136,15 @@ class DialIn:
             line.cancel()
 
     def _note(self, fault: str | None) -> None:
-        """Say it when the exchange is reached, and when it no longer is."""
-        if self._is_stopped or self._is_up is (fault is None):
+        """Keep how the lines stand; say it when the exchange is reached, and when no longer."""
+        if self._is_stopped:
             return
-        self._is_up = fault is None
+        before, is_up = self.state, fault is None
+        is_new = before.since is None or before.connected is not is_up
+        since = self._clock.now_ms() if is_new else before.since
+        self.state = replace(before, connected=is_up, since=since, last_error=fault or "")
+        if not is_new:
+            return
         action = {"action": "dial_in"}
         if fault is None:
             logger.info("Calls can come over the exchange %s", self._address, extra=action)

@@ -26,11 +26,24 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Party {self.party_id}: {self.state}, {self.waiting} commands wait>"
 
 
+class DialInState(msgspec.Struct, frozen=True, kw_only=True):
+    """How the lines of a server to an exchange stand, over which calls for it come. Times in ms
+    since the epoch, None: not known yet.
+    """
+
+    exchange: str  #: host:port
+    connected: bool = False
+    since: int | None = None  #: when that began
+    last_try: int | None = None  #: when a line was opened last
+    last_error: str = ""
+
+
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
     """What a call to a party and its call back met."""
 
     party: Neighbour
     broken: tuple[str, ...] = ()  #: a sentence per hop that does not work
+    dial_in: tuple[DialInState, ...] = ()  #: of the server that was asked
 
     @property
     def ok(self) -> bool:
