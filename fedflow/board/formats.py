@@ -80,12 +80,16 @@ def iso(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
-def moment(ms: int | None) -> Markup:
-    """Return a point in time: UTC, which scripts turn into the viewer's zone."""
+def moment(ms: int | None, *, ago: bool = False) -> Markup:
+    """Return a point in time: UTC, which scripts turn into the viewer's zone, or with `ago` into
+    how long ago it was.
+    """
     if not ms:
         return Markup("-")
     at = datetime.fromtimestamp(ms / 1000, UTC)
-    return Markup('<time datetime="{}">{} UTC</time>').format(iso(ms), f"{at:%Y-%m-%d %H:%M:%S}")
+    made = Markup('<time datetime="{}"{}>{} UTC</time>')
+    kind = Markup(" data-ago") if ago else ""
+    return made.format(iso(ms), kind, f"{at:%Y-%m-%d %H:%M:%S}")
 
 
 def as_json(value: Any) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+from urllib.parse import urlencode
 
 from flask import Response, request
 
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.board import access, site_roles
 from fedflow.board.forms import act
 from fedflow.board.language import t
+from fedflow.board.message_catalog import message_of
 from fedflow.board.page import board_blueprint, came_from, page, redirect_to
 from fedflow.domain.administration.accounts import AccountRole
 from fedflow.web.context import services
@@ -17,6 +21,7 @@ from fedflow.web.context import services
 board_job_actions = board_blueprint("board_job_actions", "/jobs")
 
 MOST_NOTES: Final = 100_000  #: characters
+MOST_TICKED: Final = 200  #: jobs of one action
 
 
 @act(board_job_actions, "/<job_id>/stop")
@@ -80,6 +85,41 @@ def tags(job_id: str) -> Response:
         return _back(job_id, t("The tag was removed."))
     services().job_tags.add(job_id, added)
     return _back(job_id, t("The tag was added."))
+
+
+@act(board_job_actions, "/ticked")
+def ticked() -> Response:
+    """Do one thing with several jobs: fields `job`, `do` (compare, stop, rerun, tag), `tag`."""
+    job_ids = list(dict.fromkeys(request.form.getlist("job")))[:MOST_TICKED]
+    if request.form.get("do") == "compare":
+        return redirect_to(f"/board/compare?{urlencode([('job', one) for one in job_ids])}")
+    action = _for_each(request.form.get("do", ""))
+    refused = []
+    for job_id in job_ids:
+        try:
+            action(job_id)
+        except FedflowError as exc:
+            refused.append(f"{job_id[-12:]}: {message_of(exc)}")
+    done = t("Done for {n} of {m} jobs.", n=len(job_ids) - len(refused), m=len(job_ids))
+    return redirect_to(
+        came_from("/board/jobs"),
+        message=" ".join([done, *refused]),
+        kind="bad" if refused or not job_ids else "ok",
+    )
+
+
+def _for_each(what: str) -> Callable[[str], object]:
+    """Return what is done with each ticked job. Raises: BadRequest."""
+    match what:
+        case "stop":
+            return services().jobs.request_stop
+        case "rerun":
+            return services().reruns.rerun
+        case "tag":
+            tag = request.form.get("tag", "").strip()
+            return lambda job_id: services().job_tags.add(job_id, tag)
+        case _:
+            raise BadRequest(reason="`do` must be compare, stop, rerun or tag")
 
 
 @board_job_actions.get("/<job_id>/delete")

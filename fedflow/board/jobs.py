@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,7 @@ from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import job_list
 from fedflow.board.presenters.paging import ListPage
-from fedflow.board.urls import site_url
-from fedflow.domain.job_lines import JobLine
+from fedflow.board.urls import component_url, site_url
 from fedflow.domain.site import Role
 from fedflow.web.context import services
 
@@ -36,11 +34,11 @@ def jobs() -> Response:
         nav="jobs",
         paging=_paging(query, found),
         roles=[role.value for role in Role],
-        statuses=job_list.STATUSES,
+        chips=job_list.chips(query, found.counts),
         sizes=job_list.SIZES,
         periods=_periods(),
         known_tags=services().job_tags.all(limit=100),
-        **_rows(query, found.lines),
+        **_rows(query, found),
     )
 
 
@@ -49,12 +47,12 @@ def live_rows() -> Response:
     """Return the rows of a page as they are now; polling ends when all jobs have ended."""
     query = _query()
     now_ms = services().info.now_ms()
-    lines = services().job_lists.lines(query.filter(now_ms))
-    tag = job_list.tag_of(lines, now_ms)
+    found = _find(query)
+    tag = job_list.tag_of(found.lines, found.strips, now_ms)
     known = unchanged(tag)
     if known is not None:
         return known
-    values = _rows(query, lines)
+    values = _rows(query, found)
     return fragment("jobs_rows.html", tag=tag, final=not values["is_live"], **values)
 
 
@@ -71,13 +69,14 @@ def _paging(query: job_list.ListQuery, found: JobPage) -> ListPage:
     return ListPage(number=query.number, size=query.size, count=found.count)
 
 
-def _rows(query: job_list.ListQuery, lines: Sequence[JobLine]) -> dict[str, Any]:
-    rows = job_list.rows(lines, services().info.now_ms())
+def _rows(query: job_list.ListQuery, found: JobPage) -> dict[str, Any]:
+    rows = job_list.rows(found.lines, found.strips, services().info.now_ms())
     return {
         "query": query,
         "rows": rows,
         "is_live": any(not row.is_final for row in rows),
         "site_url": site_url,
+        "component_url": component_url,
         "role_word": site_roles.word,
         "rows_url": f"/board/jobs/rows{query.query(page=query.number)}",
         "most_notes": job_list.MOST_NOTES,

@@ -15,6 +15,7 @@ KINDS: Final = {
     "pass": "ok",
     "failed": "bad",
     "timeout": "bad",
+    "refused": "bad",
     "canceled": "stop",
     "stopped": "stop",
     "skipped": "off",
@@ -56,6 +57,8 @@ def word(status: str) -> str:
             return t("failed")
         case "timeout":
             return t("timeout")
+        case "refused":
+            return t("refused")
         case "canceled":
             return t("canceled")
         case "stopped":

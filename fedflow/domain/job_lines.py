@@ -12,10 +12,27 @@ from fedflow.domain.job.figures import Figure
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Site
-from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.domain.states import (
+    JOB_FINAL,
+    TASK_FINAL,
+    TASK_SUCCEEDED,
+    JobStatus,
+    TaskStatus,
+)
 
 MAX_TAG: Final = 50  #: characters of a tag
 MAX_TAGS: Final = 20  #: tags of a job
+
+
+Strip = dict[str, TaskStatus]
+"""A party job's components in the order of their adding, each with the latest status. One that
+went well here and failed elsewhere has failed.
+"""
+
+
+def strip_status(task: TaskStatus, here: TaskStatus) -> TaskStatus:
+    """Return what a strip shows of a task from its status, and that of the own site's part."""
+    return task if here in TASK_SUCCEEDED and task in TASK_FINAL else here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +65,11 @@ class JobLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusCount:
-    """How many jobs, not party jobs, have a status."""
+    """How many jobs, or party jobs, have a status."""
 
     status: JobStatus
     count: int
+    refused: bool = False  #: they were refused at the submit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

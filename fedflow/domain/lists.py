@@ -8,7 +8,8 @@ without a value come last, whatever the direction.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from fedflow.domain.records import (
     SUBMIT_FAILED,
@@ -21,8 +22,10 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.site import Role
+from fedflow.domain.states import JobStatus
 
 R = TypeVar("R", JobRecord, TaskRecord)
+_OPEN_MS: Final = 2**53  #: later than any end
 
 
 def fits_job(which: JobFilter, job: JobRecord, tags: Collection[str] = ()) -> bool:
@@ -35,8 +38,7 @@ def fits_job(which: JobFilter, job: JobRecord, tags: Collection[str] = ()) -> bo
         (which.job_id is None or job.key.job_id == which.job_id)
         and (which.roles is None or site.role in which.roles)
         and (which.party_id is None or site.party_id == which.party_id)
-        and (which.statuses is None or job.status in which.statuses)
-        and (which.refused or job.tag != SUBMIT_FAILED)
+        and fits_status(which, job.status, is_refused=job.tag == SUBMIT_FAILED)
         and _has(which.job_id_part, job.key.job_id)
         and _has(which.party_id_part, site.party_id)
         and _has(which.description_part, job.description)
@@ -45,6 +47,18 @@ def fits_job(which: JobFilter, job: JobRecord, tags: Collection[str] = ()) -> bo
         and (which.any_part is None or _has_anywhere(which.any_part, job, tags))
         and all(_is_between(job, one) for one in which.between)
     )
+
+
+def fits_status(which: JobFilter, status: JobStatus, *, is_refused: bool) -> bool:
+    """Tell whether party jobs with this status are asked for."""
+    if is_refused and (which.or_refused or not which.refused):
+        return which.or_refused
+    return which.statuses is None or status in which.statuses
+
+
+def whatever_status(which: JobFilter) -> JobFilter:
+    """Return the same filter for jobs of all statuses."""
+    return replace(which, statuses=None, refused=True, or_refused=False)
 
 
 def fits_task(which: TaskFilter, task: TaskRecord) -> bool:
@@ -110,6 +124,8 @@ def _value(record: JobRecord | TaskRecord, by: Sort) -> int | str | None:
         case Sort.ELAPSED:
             started, ended = record.started_ms, record.ended_ms
             return None if started is None or ended is None else ended - started
+        case Sort.ACTIVITY:
+            return record.created_ms + _OPEN_MS if record.ended_ms is None else record.ended_ms
 
 
 def _is_between(job: JobRecord, one: Between) -> bool:

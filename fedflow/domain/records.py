@@ -501,6 +501,7 @@ class Sort(StrEnum):
     STARTED = "start_time"
     ENDED = "end_time"
     ELAPSED = "elapsed"
+    ACTIVITY = "activity"  #: of jobs: those that have not ended, then by their end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -529,6 +530,7 @@ class JobFilter:
     party_id: str | None = None
     statuses: tuple[JobStatus, ...] | None = None
     refused: bool = True  #: also those refused at the submit (tagged `SUBMIT_FAILED`)
+    or_refused: bool = False  #: also all of those, whatever the statuses asked for
     job_id_part: str | None = None
     party_id_part: str | None = None
     description_part: str | None = None

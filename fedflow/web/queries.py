@@ -60,6 +60,7 @@ def task_filter(body: Mapping[str, Any]) -> TaskFilter:
 
 
 _SELECTIVE: Final = ("job_id", "party_id", "role", "status")
+_ORDERS: Final = tuple(by for by in Sort if by is not Sort.ACTIVITY)  #: FATE's
 _TIMES: Final = (Sort.CREATED, Sort.STARTED, Sort.ENDED, Sort.ELAPSED)
 
 
@@ -146,15 +147,15 @@ def page_of(*, limit: int, page: int, order_by: str, order: str) -> Page:
     Args:
         limit: Rows of a page, at most `MAX_ROWS`; 0 for the first `MAX_ROWS`, whatever `page` is.
         page: From 1.
-        order_by: A word of `Sort`.
+        order_by: One of `_ORDERS`.
         order: `asc` or `desc`.
     """
     if limit < 0 or page < 1:
         raise BadRequest(reason="`limit` must not be negative, `page` starts at 1")
     if limit * page > MAX_OFFSET:
         raise BadRequest(reason=f"`page` ends after row {MAX_OFFSET}")
-    if order_by not in tuple(Sort):
-        raise BadRequest(reason=f"`order_by` must be one of {', '.join(Sort)}")
+    if order_by not in _ORDERS:
+        raise BadRequest(reason=f"`order_by` must be one of {', '.join(_ORDERS)}")
     if order.lower() not in ("asc", "desc"):
         raise BadRequest(reason="`order` must be asc or desc")
     size = min(limit or MAX_ROWS, MAX_ROWS)

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 import requests
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
-from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, ScheduledSite
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    JobKey,
+    JobRecord,
+    ScheduledJob,
+    ScheduledSite,
+)
 from fedflow.domain.scheduling.history import EventFilter
-from fedflow.domain.states import JobEvent, JobStatus
+from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.board import seeds
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoot
 from tests.board.seeds import GUEST, HOST, HOSTILE, job_id
@@ -171,18 +177,17 @@ def test_ten_thousand_jobs_are_searched_sorted_and_paged(
     axe(page)
     shoot(visitor, page, "jobs")
     page.get_by_role("link", name="500", exact=True).click()
-    expect(page.locator("tbody tr").first).to_contain_text(job_id(20))
+    expect(page.locator("tbody tr").first).to_contain_text(job_id(20)[-12:])
     page.get_by_role("link", name="Duration").click()
-    expect(page.locator("tbody tr").first).to_contain_text(job_id(COUNT))
+    expect(page.locator("tbody tr").first).to_contain_text(job_id(COUNT)[-12:])
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Duration")
     page.get_by_label("Search in names, ids, notes, parties and tags").fill("<script>document")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr")).to_have_count(1)
-    expect(page.locator("td.notes")).to_contain_text("<script>document.title='owned'</script>")
+    expect(page.locator(".notes")).to_contain_text("<script>document.title='owned'</script>")
     assert page.title() == "Jobs - fedflow"
     page.get_by_role("link", name="Show all").click()
-    page.get_by_label("failed").check()
-    page.get_by_role("button", name="Find").first.click()
+    page.get_by_role("link", name=f"failed {COUNT // 4:,}").click()
     expect(page.locator("tbody .status.bad")).to_have_count(20)
 
 
@@ -232,6 +237,64 @@ def test_a_running_job_moves_on_while_one_looks(seeded: Place, visitor: Visitor)
     expect(row.locator(".status")).to_have_text("failed")
 
 
+def menu(page: Page) -> Locator:
+    """Return the button that opens the menu of the only row."""
+    return page.get_by_role("button", name=re.compile("^Actions: job"))
+
+
+@pytest.mark.browser
+def test_a_strip_shows_the_components_and_leads_to_them(
+    seeded: Place, visitor: Visitor, axe: Callable[[Page], None]
+) -> None:
+    record = seeds.job(50_005, status=JobStatus.FAILED)
+    bad = {"status": TaskStatus.FAILED, "party_status": TaskStatus.FAILED}
+    seeds.put(
+        seeded.store, record, seeds.task(record, "reader_0", "Reader"),
+        seeds.task(record, "dataio_0", "DataTransform", **bad),
+    )  # fmt: skip
+    page = visitor.open(f"/board/jobs?text={record.key.job_id}")
+    cells = page.locator(".strip a")
+    expect(cells).to_have_count(2)
+    expect(cells.last).to_have_attribute("title", "dataio_0: failed")
+    axe(page)
+    assert page.locator("tbody tr").bounding_box()["height"] < 40  # type: ignore[index]
+    cells.last.click()
+    page.wait_for_url("**/components/dataio_0")
+
+
+@pytest.mark.browser
+def test_ticked_jobs_get_a_tag_at_once(seeded: Place, visitor: Visitor) -> None:
+    keys = [seeds.job(50_050 + n) for n in range(2)]
+    seeds.put(seeded.store, *keys)
+    page = visitor.open("/board/jobs?job=5005")
+    for record in keys:
+        page.get_by_label(f"Select job {record.key.job_id}").check()
+    page.locator("#ticked").get_by_label("New tag").fill("together")
+    page.get_by_role("button", name="Add the tag").click()
+    expect(page.get_by_text("Done for 2 of 2 jobs.")).to_be_visible()
+    expect(page.locator("td.tags a", has_text="together")).to_have_count(2)
+
+
+def test_a_refused_job_is_listed_found_and_counted(seeded: Place) -> None:
+    why = Reason(code="TableNotFound", message="there is no table x.y")
+    record = seeds.job(50_060, status=JobStatus.FAILED, tag=SUBMIT_FAILED, reason=why)
+    seeds.put(seeded.store, record)
+    for query in (f"text={record.key.job_id}", "status=refused"):
+        answer = requests.get(f"{seeded.url}/board/jobs?{query}", timeout=CALL_S)
+        assert ids(answer.text) == [record.key.job_id]
+        assert "there is no table x.y" in answer.text
+    assert record.key.job_id not in listed(seeded, "status=failed")
+
+
+def test_a_job_that_runs_again_comes_first(seeded: Place) -> None:
+    old = running(49_000, seeded)
+    ended = seeds.job(50_071)
+    late = seeds.job(50_070, ended_ms=ended.updated_ms + 10**6)
+    seeds.put(seeded.store, late, ended)
+    found = listed(seeded, "size=200")
+    assert found.index(old.job_id) < found.index(late.key.job_id) < found.index(ended.key.job_id)
+
+
 @pytest.mark.browser
 def test_a_job_is_stopped_from_the_list(seeded: Place, visitor: Visitor) -> None:
     record = seeds.job(50_002, status=JobStatus.WAITING, started_ms=None, ended_ms=None)
@@ -246,7 +309,7 @@ def test_a_job_is_stopped_from_the_list(seeded: Place, visitor: Visitor) -> None
             )
         )  # fmt: skip
     page = visitor.open(f"/board/jobs?text={key.job_id}")
-    page.locator("summary", has_text="Stop").click()
+    menu(page).click()
     page.get_by_role("button", name="Stop the job").click()
     expect(page.get_by_role("status").filter(has_text="being stopped")).to_be_visible()
     assert f"text={key.job_id}" in page.url
@@ -260,14 +323,15 @@ def test_notes_are_edited_by_keyboard(seeded: Place, visitor: Visitor) -> None:
     record = seeds.job(50_003)
     seeds.put(seeded.store, record)
     page = visitor.open(f"/board/jobs?text={record.key.job_id}")
-    page.locator(".notes-edit summary").focus()
+    menu(page).focus()
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
+    for _ in range(2):
+        page.keyboard.press("Tab")
     page.keyboard.type(f"{HOSTILE[0]} 中文 & more")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").filter(has_text="notes were saved")).to_be_visible()
-    expect(page.locator("td.notes summary")).to_contain_text(f"{HOSTILE[0]} 中文 & more")
+    expect(page.locator(".notes")).to_contain_text(f"{HOSTILE[0]} 中文 & more")
     assert seeded.services.jobs.job(record.key.job_id).description == f"{HOSTILE[0]} 中文 & more"
 
 
@@ -276,13 +340,13 @@ def test_tags_are_given_used_and_taken(seeded: Place, visitor: Visitor) -> None:
     record = seeds.job(50_004)
     seeds.put(seeded.store, record)
     page = visitor.open(f"/board/jobs?text={record.key.job_id}")
-    page.locator(".tags-edit summary").click()
+    menu(page).click()
     page.get_by_label(re.compile("A new tag")).fill('<b>"tag"&')
     page.keyboard.press("Enter")
-    page.get_by_role("link", name='<b>"tag"&').click()
+    page.locator("td.tags").get_by_role("link", name='<b>"tag"&').click()
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.get_by_label("Tag", exact=True)).to_have_value('<b>"tag"&')
-    page.locator(".tags-edit summary").click()
+    menu(page).click()
     page.get_by_role("button", name="Remove the tag").click()
     expect(page.get_by_text("No job fits.")).to_be_visible()
 
@@ -292,9 +356,12 @@ def test_selected_jobs_are_compared(seeded: Place, visitor: Visitor) -> None:
     keys = [seeds.job(50_010 + n) for n in range(3)]
     seeds.put(seeded.store, *keys)
     page = visitor.open("/board/jobs?job=5001")
-    for record in keys[:2]:
-        page.get_by_label(f"Compare job {record.key.job_id}").check()
-    page.get_by_role("button", name="Compare the selected jobs").click()
+    bar = page.locator("#ticked")
+    expect(bar).to_be_hidden()
+    for record, told in zip(keys[:2], ("1 job selected", "2 jobs selected"), strict=True):
+        page.get_by_label(f"Select job {record.key.job_id}").check()
+        expect(bar.get_by_role("status")).to_have_text(told)
+    bar.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/board/compare?**")
     assert sorted(re.findall(r"job=(\d+)", page.url)) == sorted(r.key.job_id for r in keys[:2])
 
@@ -315,6 +382,7 @@ def test_a_job_is_deleted_after_its_statement(
 ) -> None:
     record, log = left_something(50_020, seeded)
     page = visitor.open(f"/board/jobs?text={record.key.job_id}")
+    menu(page).click()
     page.get_by_role("link", name="Delete").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(record.key.job_id)
     expect(page.locator("main")).to_contain_text("Other parties keep theirs: 10000")

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fedflow.domain.job.figures import Figure
 from fedflow.domain.job.ledger import PeerLedger
 from fedflow.domain.job.warning import JobWarning
-from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
+from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount, Strip
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Engine,
@@ -149,6 +149,12 @@ class JobListStore(Protocol):
 
     def page(self, which: JobFilter) -> list[JobLine]:
         """Return a page of matching party jobs, in the filter's order, with their tags."""
+
+    def counted(self, which: JobFilter) -> list[StatusCount]:
+        """Return how many party jobs fit, by status, whatever statuses are asked for."""
+
+    def strips(self, job_ids: Collection[str]) -> dict[JobKey, Strip]:
+        """Return the components of the party jobs here of some jobs, with their latest status."""
 
     def of(self, job_ids: Collection[str]) -> list[JobLine]:
         """Return the lines of all party jobs here of some jobs, in no order."""

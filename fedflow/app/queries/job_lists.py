@@ -11,8 +11,9 @@ from fedflow.app.protocol.queue import JobQueue
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
 from fedflow.domain.job.control import is_told_to_hold
-from fedflow.domain.job_lines import JobLine, StatusCount
-from fedflow.domain.records import Between, JobFilter, Order, Sort
+from fedflow.domain.job_lines import JobLine, StatusCount, Strip
+from fedflow.domain.lists import fits_status
+from fedflow.domain.records import Between, JobFilter, JobKey, Order, Sort
 from fedflow.domain.states import JOB_FINAL, JobStatus
 
 DAY_MS: Final = 86_400_000
@@ -27,10 +28,12 @@ _MOST_SHARES: Final = 4  #: of a job at one server, as a rule
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPage:
-    """Party jobs, and how many fit in all."""
+    """Party jobs, their components, and how many there are of each status."""
 
     lines: tuple[JobLine, ...]
-    count: int
+    strips: Mapping[JobKey, Strip]
+    counts: tuple[StatusCount, ...]  #: of those that fit but for their status
+    count: int  #: that fit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +71,10 @@ class JobLists:
         """Return a page of this server's party jobs, and how many there are in all."""
         with self._store.read() as tx:
             lines = self._fresh(tx, tx.job_lists.page(which))
-            is_last = len(lines) < which.limit and (lines or which.offset == 0)
-            count = which.offset + len(lines) if is_last else tx.jobs.count(which)
-        return JobPage(lines=tuple(lines), count=count)
+            counts = tx.job_lists.counted(which)
+            strips = tx.job_lists.strips({line.key.job_id for line in lines})
+        fitting = (c.count for c in counts if fits_status(which, c.status, is_refused=c.refused))
+        return JobPage(lines=tuple(lines), strips=strips, counts=tuple(counts), count=sum(fitting))
 
     def lines(self, which: JobFilter) -> list[JobLine]:
         """Return a page of this server's party jobs; how many there are is not counted."""
@@ -135,9 +139,7 @@ def _jobs(
     tx: Tx, statuses: tuple[JobStatus, ...], order: Order, *between: Between
 ) -> list[JobLine]:
     """Return one party job, that of the initiator if it is here, of each of the first jobs."""
-    which = JobFilter(
-        statuses=statuses, refused=False, order=order, between=between, limit=_SHOWN * _MOST_SHARES
-    )
+    which = JobFilter(statuses=statuses, order=order, between=between, limit=_SHOWN * _MOST_SHARES)
     chosen: dict[str, JobLine] = {}
     for line in tx.job_lists.page(which):
         known = chosen.get(line.key.job_id)

@@ -85,7 +85,9 @@ def head(seen: SiteJob, now_ms: int) -> Head:
     started = job.started_ms
     model_id, model_version, is_predict = model_of(job)
     return Head(
-        shown_status=shown_status(job.status, on_hold=seen.on_hold),
+        shown_status=shown_status(
+            job.status, on_hold=seen.on_hold, refused=job.tag == SUBMIT_FAILED
+        ),
         progress=100 if job.status is JobStatus.SUCCESS else job.progress,
         duration_ms=None if started is None else max(0, (job.ended_ms or now_ms) - started),
         deadline_ms=explained.deadline_ms if not final else None,

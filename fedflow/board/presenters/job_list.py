@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -11,14 +12,16 @@ from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.board.presenters.paging import number_of, whole
 from fedflow.board.presenters.results import headline
-from fedflow.domain.job_lines import JobLine
-from fedflow.domain.records import Between, JobFilter, Order, Sort
+from fedflow.domain.job_lines import JobLine, StatusCount, Strip
+from fedflow.domain.records import Between, JobFilter, JobKey, Order, Sort
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 
 SIZES: Final = (20, 50, 100, 200)
-SORTS: Final = (Sort.CREATED, Sort.STARTED, Sort.ENDED, Sort.ELAPSED, Sort.JOB_ID)
-STATUSES: Final = ("waiting", "running", "success", "failed", "canceled", "timeout")
+SORTS: Final = (Sort.ACTIVITY, Sort.CREATED, Sort.STARTED, Sort.ENDED, Sort.ELAPSED, Sort.JOB_ID)
+REFUSED: Final = "refused"  #: shown of a job that some site did not accept
+STATUSES: Final = ("running", "waiting", "success", "failed", "timeout", "canceled", REFUSED)
+MOST_CELLS: Final = 40  #: of a strip; of more components there is a cell per kind of status
 PERIODS_MS: Final = {
     "hour": 3_600_000, "day": 86_400_000, "week": 7 * 86_400_000, "month": 30 * 86_400_000,
 }  # fmt: skip
@@ -50,7 +53,7 @@ class ListQuery:
     period: str = ""  #: a key of `PERIODS_MS`
     since: str = ""  #: UTC, as an `<input type="datetime-local">` has it
     until: str = ""
-    sort: Sort = Sort.CREATED
+    sort: Sort = Sort.ACTIVITY
     descending: bool = True
     size: int = SIZES[0]
     number: int = 1
@@ -72,7 +75,7 @@ class ListQuery:
         given += [("role", role.value) for role in self.roles]
         given += [("status", status) for status in self.statuses]
         given += [("period", self.period), ("since", self.since), ("until", self.until)]
-        given.append(("sort", "" if self.sort is Sort.CREATED else self.sort.value))
+        given.append(("sort", "" if self.sort is Sort.ACTIVITY else self.sort.value))
         given.append(("order", "" if self.descending else "asc"))
         given.append(("size", "" if self.size == SIZES[0] else str(self.size)))
         kept = [(name, value) for name, value in given if value and name not in other]
@@ -89,12 +92,19 @@ class ListQuery:
         by = Sort(sort)
         descending = not self.descending if by is self.sort else by is not Sort.JOB_ID
         return self.query(
-            sort="" if by is Sort.CREATED else by.value, order="" if descending else "asc"
+            sort="" if by is Sort.ACTIVITY else by.value, order="" if descending else "asc"
         )
+
+    def toggled(self, status: str) -> str:
+        """Return the query string of the list with or without a status, the other way than now."""
+        chosen = [s for s in STATUSES if (s in self.statuses) != (s == status)]
+        pairs = [pair for pair in self.pairs() if pair[0] != "status"]
+        pairs += [("status", one) for one in chosen]
+        return f"?{urlencode(pairs)}" if pairs else ""
 
     def filter(self, now_ms: int) -> JobFilter:
         """Return the same for the store."""
-        statuses = tuple(JobStatus(status) for status in self.statuses)
+        statuses = tuple(JobStatus(status) for status in self.statuses if status != REFUSED)
         if JobStatus.WAITING in statuses:
             statuses = (*statuses, JobStatus.READY)  # people see it as waiting
         low, high = _moment(self.since), _moment(self.until)
@@ -106,8 +116,9 @@ class ListQuery:
             between = (Between(by=Sort.CREATED, low=low or 0, high=latest),)
         return JobFilter(
             roles=self.roles or None,
-            statuses=statuses or None,
-            refused=False,
+            statuses=statuses if self.statuses else None,
+            refused=not self.statuses,
+            or_refused=REFUSED in self.statuses,
             job_id_part=self.job or None,
             party_id_part=self.party or None,
             description_part=self.notes or None,
@@ -142,7 +153,7 @@ def read_query(one: Mapping[str, str], several: Mapping[str, Sequence[str]]) -> 
         period=period if period in PERIODS_MS else "",
         since="" if "since" in problems else one.get("since", "").strip(),
         until="" if "until" in problems else one.get("until", "").strip(),
-        sort=Sort(sort) if sort in {s.value for s in SORTS} else Sort.CREATED,
+        sort=Sort(sort) if sort in {s.value for s in SORTS} else Sort.ACTIVITY,
         descending=one.get("order", "") != "asc",
         size=size if size in SIZES else SIZES[0],
         number=number_of(one.get("page")),
@@ -167,6 +178,27 @@ def _moment(text: str) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Chip:
+    """A status to filter by, with how many party jobs have it."""
+
+    status: str
+    count: int
+    is_on: bool
+
+
+def chips(query: ListQuery, counts: Sequence[StatusCount]) -> list[Chip]:
+    """Return the statuses that any job has, or that are chosen."""
+    found = Counter[str]()
+    for one in counts:
+        found[shown_status(one.status, refused=one.refused)] += one.count
+    return [
+        Chip(status=status, count=found[status], is_on=status in query.statuses)
+        for status in STATUSES
+        if found[status] or status in query.statuses
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobListRow:
     """A party job, as the list shows it."""
 
@@ -176,6 +208,8 @@ class JobListRow:
     is_final: bool
     others: tuple[Site, ...]  #: that take part beside this one, at most `MOST_OTHERS`
     more: int  #: others that are not named
+    cells: tuple[tuple[str, str], ...]  #: component and status, if they are at most `MOST_CELLS`
+    sums: tuple[tuple[str, int], ...]  #: else statuses and how many have them
     duration_ms: int | None
     may_stop: bool
     may_rerun: bool
@@ -187,7 +221,7 @@ MOST_OTHERS: Final = 4
 MOST_NOTES: Final = 2_000  #: characters of notes that a list can edit; longer ones have a page
 
 
-def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
+def rows(lines: Sequence[JobLine], strips: Mapping[JobKey, Strip], now_ms: int) -> list[JobListRow]:
     """Return the rows of a page."""
     found: list[JobListRow] = []
     for line in lines:
@@ -195,14 +229,19 @@ def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
         ended = line.status in JOB_FINAL
         started, end = line.started_ms, line.ended_ms
         known = found[-1].line.key.job_id if found else None
+        strip = [(name, status.value) for name, status in strips.get(line.key, {}).items()]
+        is_long = len(strip) > MOST_CELLS
+        sums = Counter(status for _, status in strip) if is_long else Counter()
         found.append(
             JobListRow(
                 line=line,
                 key=f"{line.key.job_id}-{line.key.site.role.value}-{line.key.site.party_id}",
-                status=shown_status(line.status, on_hold=line.on_hold),
+                status=shown_status(line.status, on_hold=line.on_hold, refused=line.refused),
                 is_final=ended,
                 others=tuple(others[:MOST_OTHERS]),
                 more=max(0, len(others) - MOST_OTHERS),
+                cells=() if is_long else tuple(strip),
+                sums=tuple(sums.most_common()),
                 duration_ms=None if started is None else max(0, (end or now_ms) - started),
                 may_stop=not ended,
                 may_rerun=line.status in _RERUN and not line.refused,
@@ -213,8 +252,10 @@ def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
     return found
 
 
-def shown_status(status: JobStatus, *, on_hold: bool) -> str:
+def shown_status(status: JobStatus, *, on_hold: bool = False, refused: bool = False) -> str:
     """Return the one word by which all pages call the state of a job."""
+    if refused:
+        return REFUSED
     if on_hold and status not in JOB_FINAL:
         return "pause"
     return "waiting" if status is JobStatus.READY else status.value
@@ -232,7 +273,7 @@ def _others(line: JobLine) -> list[Site]:
     return sorted((s for s in every if s != line.key.site), key=lambda s: s.order)
 
 
-def tag_of(lines: Sequence[JobLine], now_ms: int) -> str:
+def tag_of(lines: Sequence[JobLine], strips: Mapping[JobKey, Strip], now_ms: int) -> str:
     """Return what changes when the rows of a page change; how long jobs run, now and then."""
     return repr(
         (
@@ -247,6 +288,7 @@ def tag_of(lines: Sequence[JobLine], now_ms: int) -> str:
                     x.tags,
                     x.epoch,
                     x.on_hold,
+                    strips.get(x.key),
                 )
                 for x in lines
             ],

@@ -13,7 +13,7 @@ function isLive(element) {
 
 function mayAsk(element) {
   if (document.hidden || element.dataset.gone || element.contains(document.activeElement?.closest("input:not([type=hidden], [type=checkbox]), textarea, select"))) return false;
-  if (element.querySelector("details[open] textarea, details[open] select, details[open] input:not([type=hidden])")) return false; // somebody writes
+  if (element.querySelector(":popover-open, details[open] textarea, details[open] select, details[open] input:not([type=hidden])")) return false; // somebody writes
   const failed = failures.get(element);
   return !failed || performance.now() >= failed.until;
 }

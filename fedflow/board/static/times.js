@@ -13,13 +13,22 @@ export function localTime(ms) {
   return `${part.year}-${part.month}-${part.day} ${part.hour}:${part.minute}:${part.second}`;
 }
 
-/** Write all times below `root` in the viewer's zone. */
+/** Return how long ago a point in time was, in the page's language. */
+function timeAgo(ms) {
+  const gone = Math.max(0, (Date.now() - ms) / 1000);
+  const [unit, size] = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]].find(([, s]) => gone >= s) ?? ["second", 1];
+  return new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "short" }).format(-Math.floor(gone / size), unit);
+}
+
+/** Write all times below `root` in the viewer's zone; those with `data-ago` as how long ago. */
 export function localize(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = Date.parse(element.dateTime);
     if (Number.isNaN(at)) continue;
-    const text = localTime(at);
+    const ago = "ago" in element.dataset;
+    const text = ago ? timeAgo(at) : localTime(at);
     if (element.textContent !== text) element.textContent = text;
-    element.title = t("{time} UTC", { time: element.dateTime.replace("T", " ").replace("Z", "") });
+    const utc = t("{time} UTC", { time: element.dateTime.replace("T", " ").replace("Z", "") });
+    element.title = ago ? `${localTime(at)}, ${utc}` : utc;
   }
 }

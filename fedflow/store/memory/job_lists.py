@@ -2,26 +2,64 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 
-from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobRecord, ScheduledJob, percent
-from fedflow.domain.states import JobStatus
+from fedflow.domain.job_lines import (
+    EndedJob,
+    EndedJobs,
+    JobLine,
+    StatusCount,
+    Strip,
+    strip_status,
+)
+from fedflow.domain.lists import whatever_status
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    JobFilter,
+    JobKey,
+    JobRecord,
+    ScheduledJob,
+    TaskFilter,
+    percent,
+)
+from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.memory.job_tags import MemoryJobTags
 from fedflow.store.memory.jobs import MemoryJobs
 from fedflow.store.memory.schedules import MemorySchedules
+from fedflow.store.memory.tasks import MemoryTasks
 
 
 class MemoryJobLists:
     """See `app.ports.jobs.JobListStore`."""
 
-    def __init__(self, jobs: MemoryJobs, schedules: MemorySchedules, tags: MemoryJobTags) -> None:
+    def __init__(
+        self, jobs: MemoryJobs, schedules: MemorySchedules, tags: MemoryJobTags, tasks: MemoryTasks
+    ) -> None:
         self._jobs = jobs
         self._schedules = schedules
         self._tags = tags
+        self._tasks = tasks
 
     def page(self, which: JobFilter) -> list[JobLine]:
         return [self._line(job) for job in self._jobs.find(which)]
+
+    def counted(self, which: JobFilter) -> list[StatusCount]:
+        found = self._jobs.find(replace(whatever_status(which), limit=2**53, offset=0))
+        counts = Counter((job.status, job.tag == SUBMIT_FAILED) for job in found)
+        return [
+            StatusCount(status=status, count=count, refused=refused)
+            for (status, refused), count in sorted(counts.items())
+        ]
+
+    def strips(self, job_ids: Collection[str]) -> dict[JobKey, Strip]:
+        strips: dict[JobKey, dict[str, TaskStatus]] = {}
+        for job_id in job_ids:
+            for task in self._tasks.find(TaskFilter(job_id=job_id, all_versions=True)):
+                strip = strips.setdefault(JobKey(job_id=job_id, site=task.key.site), {})
+                strip[task.key.component] = strip_status(task.status, task.party_status)
+        return strips
 
     def of(self, job_ids: Collection[str]) -> list[JobLine]:
         return [self._line(job) for job_id in job_ids for job in self._jobs.shares(job_id)]

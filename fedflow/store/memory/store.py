@@ -47,12 +47,12 @@ class MemoryTx:
     def __init__(self, journal: Journal) -> None:
         engines = MemoryEngines(journal)
         self.engines: EngineStore = engines
-        tags = MemoryJobTags(journal)
+        tags, tasks = MemoryJobTags(journal), MemoryTasks(journal)
         jobs, schedules = MemoryJobs(journal, engines, tags), MemorySchedules(journal)
         self.jobs: JobStore = jobs
         self.job_tags: JobTagStore = tags
-        self.job_lists: JobListStore = MemoryJobLists(jobs, schedules, tags)
-        self.tasks: TaskStore = MemoryTasks(journal)
+        self.job_lists: JobListStore = MemoryJobLists(jobs, schedules, tags, tasks)
+        self.tasks: TaskStore = tasks
         self.schedules: ScheduleStore = schedules
         self.queue: QueueStore = MemoryQueue(journal, schedules, jobs)
         self.outbox: Outbox = MemoryOutbox(journal)

@@ -6,10 +6,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter, percent
-from fedflow.domain.states import JobStatus
-from fedflow.store.codec import JOB_STATUSES, control_from_text
+from fedflow.domain.job_lines import (
+    EndedJob,
+    EndedJobs,
+    JobLine,
+    StatusCount,
+    Strip,
+    strip_status,
+)
+from fedflow.domain.lists import whatever_status
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobKey, percent
+from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.store.codec import JOB_STATUSES, TASK_STATUSES, control_from_text, site_of
 from fedflow.store.job_tables import JOB
 from fedflow.store.mapper import FIGURES, JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
 from fedflow.store.session import Session, one_of
@@ -72,6 +80,32 @@ class SqlJobLists:
         )
         tags = tags_of(self._session, {row[0] for row in found})
         return [_LINES.read(row, tags.get(row[0], ())) for row in found]
+
+    def counted(self, which: JobFilter) -> list[StatusCount]:
+        conditions, values = job_conditions(whatever_status(which))
+        found = self._session.rows(
+            "SELECT f_status, CASE WHEN f_tag = ? THEN 1 ELSE 0 END AS refused, COUNT(*) "
+            f"FROM t_job WHERE {conditions} GROUP BY f_status, refused",
+            [SUBMIT_FAILED, *values],
+        )
+        return [
+            StatusCount(status=JOB_STATUSES[status], count=count, refused=bool(refused))
+            for status, refused, count in found
+        ]
+
+    def strips(self, job_ids: Collection[str]) -> dict[JobKey, Strip]:
+        if not job_ids:
+            return {}
+        found = self._session.rows(
+            "SELECT f_job_id, f_role, f_party_id, f_component_name, f_status, f_party_status "
+            f"FROM t_task WHERE {one_of('f_job_id', len(job_ids))} ORDER BY f_number",
+            sorted(job_ids),
+        )
+        strips: dict[JobKey, dict[str, TaskStatus]] = {}
+        for job_id, role, party_id, component, task, here in found:
+            strip = strips.setdefault(JobKey(job_id=job_id, site=site_of(role, party_id)), {})
+            strip[component] = strip_status(TASK_STATUSES[task], TASK_STATUSES[here])
+        return strips
 
     def of(self, job_ids: Collection[str]) -> list[JobLine]:
         ids = sorted(job_ids)

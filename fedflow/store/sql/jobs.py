@@ -114,6 +114,7 @@ _ORDERS: Final = {
     Sort.STARTED: "f_start_time IS NULL, f_start_time {direction}, ",
     Sort.ENDED: "f_end_time IS NULL, f_end_time {direction}, ",
     Sort.ELAPSED: "f_elapsed IS NULL, f_elapsed {direction}, ",
+    Sort.ACTIVITY: "f_end_time IS NULL {direction}, f_end_time {direction}, ",
 }
 _TIMES: Final = {
     Sort.CREATED: "f_create_time",
@@ -495,12 +496,9 @@ def job_conditions(which: JobFilter) -> tuple[str, list[Value]]:
     if which.party_id is not None:
         conditions.append("f_party_id = ?")
         values.append(which.party_id)
-    if which.statuses is not None:
-        conditions.append(one_of("f_status", len(which.statuses)))
-        values += [s.value for s in which.statuses]
-    if not which.refused:
-        conditions.append("f_tag <> ?")
-        values.append(SUBMIT_FAILED)
+    asked, words = _statuses(which)
+    conditions += asked
+    values += words
     parts = (
         ("f_job_id", which.job_id_part),
         ("f_party_id", which.party_id_part),
@@ -530,6 +528,21 @@ def job_conditions(which: JobFilter) -> tuple[str, list[Value]]:
         conditions.append(f"{_TIMES[one.by]} BETWEEN ? AND ?")
         values += [one.low, one.high]
     return " AND ".join(conditions), values
+
+
+def _statuses(which: JobFilter) -> tuple[list[str], list[Value]]:
+    """Return the same as `domain.lists.fits_status`."""
+    found: list[str] = []
+    values: list[Value] = []
+    if which.statuses is not None:
+        found.append(one_of("f_status", len(which.statuses)) if which.statuses else "1 = 0")
+        values += [s.value for s in which.statuses]
+    if which.or_refused and found:
+        return [f"({found[0]} OR f_tag = ?)"], [*values, SUBMIT_FAILED]
+    if not which.refused and not which.or_refused:
+        found.append("f_tag <> ?")
+        values.append(SUBMIT_FAILED)
+    return found, values
 
 
 def _long(column: str) -> str:

@@ -77,6 +77,56 @@ def test_lines_come_in_the_order_that_is_asked_for(store, make):
     assert ids(store, order=Order(by=Sort.JOB_ID, descending=False))[:2] == ["j1", "j1"]
 
 
+def test_what_has_not_ended_comes_first_then_what_ended_last(store, make):
+    fill(store, make)
+    with store.transaction() as tx:
+        for job_id, event, now_ms in (
+            ("j3", JobEvent.CANCELED, 9000), ("j5", JobEvent.CANCELED, 7000),
+        ):  # fmt: skip
+            tx.jobs.move(make.job_key(job_id), event, seen=JobStatus.WAITING, now_ms=now_ms)
+            tx.jobs.move(
+                make.job_key(job_id, make.host), event, seen=JobStatus.WAITING, now_ms=now_ms
+            )
+    by = Order(by=Sort.ACTIVITY)
+    assert ids(store, order=by)[::2] == ["j4", "j2", "j1", "j3", "j5"]
+    assert ids(store, order=Order(by=Sort.ACTIVITY, descending=False))[::2] == [
+        "j5", "j3", "j1", "j2", "j4",
+    ]  # fmt: skip
+
+
+def test_refused_jobs_are_counted_and_found_apart(store, make):
+    fill(store, make)
+    with store.transaction() as tx:
+        for job_id in ("j4", "j5"):
+            tx.jobs.set_tag(make.job_key(job_id), SUBMIT_FAILED, now_ms=1)
+    which = JobFilter(roles=(make.guest.role,), statuses=(JobStatus.RUNNING,), limit=1)
+    running = StatusCount(status=JobStatus.RUNNING, count=1)
+    waiting = StatusCount(status=JobStatus.WAITING, count=2)
+    refused = StatusCount(status=JobStatus.WAITING, count=2, refused=True)
+    with store.read() as tx:
+        assert sorted(tx.job_lists.counted(which), key=repr) == [running, waiting, refused]
+    guests = {"roles": (make.guest.role,)}
+    assert ids(store, statuses=(), or_refused=True, **guests) == ["j5", "j4"]
+    both = {"statuses": (JobStatus.RUNNING,), "refused": False, "or_refused": True}
+    assert ids(store, **both, **guests) == ["j5", "j4", "j1"]
+    assert ids(store, refused=False, **guests) == ["j3", "j2", "j1"]
+
+
+def test_a_strip_has_the_latest_status_of_each_component_in_order(store, make):
+    with store.transaction() as tx:
+        for site in (make.guest, make.host):
+            tx.jobs.add(make.job("j1", site))
+        tx.tasks.add([make.task(make.task_key("b")), make.task(make.task_key("a"))])
+        tx.tasks.add([make.task(make.task_key("b", 1), party_status=TaskStatus.RUNNING)])
+        ended = {"status": TaskStatus.FAILED, "party_status": TaskStatus.SUCCESS}
+        tx.tasks.add([make.task(make.task_key("c"), **ended)])
+        found = tx.job_lists.strips({"j1", "no"})
+        assert list(found[make.job_key("j1")].items()) == [
+            ("b", TaskStatus.RUNNING), ("a", TaskStatus.WAITING), ("c", TaskStatus.FAILED),
+        ]  # fmt: skip
+        assert tx.job_lists.strips(()) == {}
+
+
 def test_counts_are_of_jobs_not_of_shares(store, make):
     fill(store, make)
     with store.transaction() as tx:

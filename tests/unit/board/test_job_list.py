@@ -15,19 +15,21 @@ from fedflow.base.ids import PartyId
 from fedflow.board.presenters import home
 from fedflow.board.presenters.job_list import (
     LONGEST,
+    MOST_CELLS,
     MOST_OTHERS,
     PERIODS_MS,
     SIZES,
     ListQuery,
+    chips,
     read_query,
     rows,
     tag_of,
 )
 from fedflow.board.presenters.paging import MOST
-from fedflow.domain.job_lines import JobLine
+from fedflow.domain.job_lines import JobLine, StatusCount, Strip, strip_status
 from fedflow.domain.records import Between, JobKey, Order, Sort
 from fedflow.domain.site import Role, Site
-from fedflow.domain.states import JobStatus
+from fedflow.domain.states import JobStatus, TaskStatus
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
@@ -53,8 +55,8 @@ def line(**changes: Any) -> JobLine:
 
 def test_an_empty_address_asks_for_the_newest_jobs() -> None:
     which = read("").filter(NOW_MS)
-    assert (which.limit, which.offset, which.order) == (20, 0, Order())
-    assert not which.refused
+    assert (which.limit, which.offset, which.order) == (20, 0, Order(by=Sort.ACTIVITY))
+    assert which.refused
     assert (which.roles, which.statuses, which.between, which.any_part) == (None, None, (), None)
     assert not read("").is_filtered
 
@@ -127,7 +129,8 @@ def test_a_column_sorts_and_then_the_other_way() -> None:
     assert query.sorted_by("elapsed") == "?text=a&sort=elapsed"
     assert read("text=a&sort=elapsed").sorted_by("elapsed") == "?text=a&sort=elapsed&order=asc"
     assert read("").sorted_by("job_id") == "?sort=job_id&order=asc"
-    assert read("sort=elapsed").sorted_by("create_time") == ""
+    assert read("sort=elapsed").sorted_by("activity") == ""
+    assert read("").sorted_by("create_time") == "?sort=create_time"
 
 
 def test_filters_that_are_not_always_seen_are_known() -> None:
@@ -147,8 +150,8 @@ def test_a_row_says_what_may_be_done() -> None:
         line(key=JobKey(job_id="j3", site=GUEST), status=JobStatus.FAILED, ended_ms=NOW_MS + 3000),
         line(key=JobKey(job_id="j4", site=GUEST), status=JobStatus.FAILED, refused=True),
     ]
-    found = rows(lines, NOW_MS + 5000)
-    assert [r.status for r in found] == ["running", "running", "waiting", "failed", "failed"]
+    found = rows(lines, {}, NOW_MS + 5000)
+    assert [r.status for r in found] == ["running", "running", "waiting", "failed", "refused"]
     assert [r.is_first for r in found] == [True, False, True, True, True]
     assert [r.duration_ms for r in found[:4]] == [4000, 4000, None, 2000]
     assert [(r.may_stop, r.may_rerun) for r in found] == [
@@ -158,20 +161,62 @@ def test_a_row_says_what_may_be_done() -> None:
     assert [s.key for s in found[1].others] == ["guest-9999"]
 
 
+def test_a_strip_has_a_cell_per_component_and_sums_if_there_are_many() -> None:
+    one = line()
+    strip = {f"c_{n}": TaskStatus.SUCCESS for n in range(MOST_CELLS)}
+    (row,) = rows([one], {one.key: strip}, NOW_MS)
+    assert row.cells == tuple((name, "success") for name in strip)
+    assert row.sums == ()
+    (row,) = rows([one], {one.key: {**strip, "last": TaskStatus.FAILED}}, NOW_MS)
+    assert (row.cells, row.sums) == ((), (("success", MOST_CELLS), ("failed", 1)))
+
+
+def test_what_failed_elsewhere_is_no_success_in_a_strip() -> None:
+    good, bad, runs = TaskStatus.SUCCESS, TaskStatus.FAILED, TaskStatus.RUNNING
+    assert strip_status(bad, good) is bad
+    assert strip_status(runs, good) is good
+    assert strip_status(runs, bad) is bad
+    assert strip_status(TaskStatus.WAITING, runs) is runs
+
+
+def test_chips_count_and_switch_statuses() -> None:
+    query = read("text=a&status=canceled&page=3")
+    counts = [
+        StatusCount(status=JobStatus.READY, count=1),
+        StatusCount(status=JobStatus.WAITING, count=2),
+        StatusCount(status=JobStatus.FAILED, count=4),
+        StatusCount(status=JobStatus.FAILED, count=3, refused=True),
+    ]
+    assert [(c.status, c.count, c.is_on) for c in chips(query, counts)] == [
+        ("waiting", 3, False), ("failed", 4, False), ("canceled", 0, True), ("refused", 3, False),
+    ]  # fmt: skip
+    assert query.toggled("failed") == "?text=a&status=failed&status=canceled"
+    assert query.toggled("canceled") == "?text=a"
+
+
+def test_refused_jobs_are_a_status_of_their_own() -> None:
+    only = read("status=refused").filter(NOW_MS)
+    assert (only.statuses, only.or_refused) == ((), True)
+    failed = read("status=failed").filter(NOW_MS)
+    assert (failed.statuses, failed.refused, failed.or_refused) == (
+        (JobStatus.FAILED,), False, False,
+    )  # fmt: skip
+
+
 def test_few_of_many_partners_are_named() -> None:
     hosts = [str(n) for n in range(100)]
-    (row,) = rows([line(roles={"guest": ["9999"], "host": hosts, "nonsense": ["1"]})], NOW_MS)
+    (row,) = rows([line(roles={"guest": ["9999"], "host": hosts, "nonsense": ["1"]})], {}, NOW_MS)
     assert len(row.others) == MOST_OTHERS
     assert row.more == 100 - MOST_OTHERS
 
 
 def test_a_clock_that_went_back_gives_no_negative_duration() -> None:
-    assert rows([line()], NOW_MS - 10**6)[0].duration_ms == 0
+    assert rows([line()], {}, NOW_MS - 10**6)[0].duration_ms == 0
 
 
 def test_the_tag_of_rows_changes_with_what_is_seen() -> None:
-    def tag(*lines: JobLine, now_ms: int = NOW_MS) -> str:
-        return tag_of(lines, now_ms)
+    def tag(*lines: JobLine, now_ms: int = NOW_MS, strip: Strip | None = None) -> str:
+        return tag_of(lines, {lines[0].key: strip or {}}, now_ms)
 
     one = line()
     assert tag(one) == tag(replace(one, user="x"))
@@ -179,6 +224,7 @@ def test_the_tag_of_rows_changes_with_what_is_seen() -> None:
     assert tag(one) != tag(replace(one, tags=("a",)))
     assert tag(one) != tag(replace(one, updated_ms=1))
     assert tag(one) != tag(one, one)
+    assert tag(one) != tag(one, strip={"reader_0": TaskStatus.RUNNING})
     assert tag(one) != tag(one, now_ms=NOW_MS + 60_000)
     ended = replace(one, status=JobStatus.SUCCESS)
     assert tag(ended) == tag(ended, now_ms=NOW_MS + 60_000)
