@@ -125,6 +125,8 @@ def _value(record: JobRecord | TaskRecord, by: Sort) -> int | str | None:
             started, ended = record.started_ms, record.ended_ms
             return None if started is None or ended is None else ended - started
         case Sort.ACTIVITY:
+            if isinstance(record, TaskRecord):
+                return None
             return record.created_ms + _OPEN_MS if record.ended_ms is None else record.ended_ms
 
 

@@ -501,7 +501,7 @@ class Sort(StrEnum):
     STARTED = "start_time"
     ENDED = "end_time"
     ELAPSED = "elapsed"
-    ACTIVITY = "activity"  #: of jobs: those that have not ended, then by their end
+    ACTIVITY = "activity"  #: of jobs: what has not ended, then by the end; tasks have none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -113,6 +113,7 @@ _SORTED_BY: Final = {
     Sort.STARTED: "f_start_time",
     Sort.ENDED: "f_end_time",
     Sort.ELAPSED: "f_elapsed",
+    Sort.ACTIVITY: "f_number",
 }
 _MAY_LACK: Final = frozenset({Sort.STARTED, Sort.ENDED, Sort.ELAPSED})
 
