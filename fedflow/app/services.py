@@ -127,7 +127,9 @@ class Services:
         self.cleaning = Cleaning(store=store, tables=tables, wakeup=kernel.wakeup, clock=clock)
         self.deletions = Deletions(store=store, folders=folders, specs=kernel.specs)
         self.histories = Histories(store=store)
-        self.job_lists = JobLists(store=store, queue=core.queue, clock=clock)
+        self.job_lists = JobLists(
+            store=store, queue=core.queue, party_leases=kernel.party_leases, clock=clock
+        )
         self.resources = ResourceQueries(
             store=store, wakeup=kernel.wakeup, clock=clock, engines=kernel.engines
         )

@@ -14,7 +14,6 @@ from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import home as shape
 from fedflow.board.urls import site_url
 from fedflow.domain.job_lines import JobLine
-from fedflow.domain.scheduling.circuit import CircuitState
 from fedflow.domain.states import JobStatus
 from fedflow.web.context import services
 
@@ -38,7 +37,9 @@ def live() -> Response:
 def _values() -> dict[str, Any]:
     seen = services().job_lists.overview()
     ready, parts = services().info.ready()
-    silent = [_party(one) for one in services().administration.neighbours.all() if _is_silent(one)]
+    silent = [
+        _party(one) for one in services().administration.neighbours.all() if one.circuit.is_silent
+    ]
     return {
         "seen": seen,
         "counts": shape.counts(seen),
@@ -48,10 +49,6 @@ def _values() -> dict[str, Any]:
         "role_word": site_roles.word,
         "reason_of": _reason_of,
     }
-
-
-def _is_silent(one: Neighbour) -> bool:
-    return one.circuit.state is not CircuitState.CLOSED
 
 
 def _party(one: Neighbour) -> shape.SilentParty:

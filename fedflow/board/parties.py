@@ -7,7 +7,7 @@ from typing import Any, Final
 from flask import Response, url_for
 from msgspec.structs import replace
 
-from fedflow.app.initiator.neighbours import Neighbours
+from fedflow.app.initiator.neighbours import Neighbour, Neighbours
 from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.message_catalog import told
@@ -43,7 +43,7 @@ def now() -> Response:
 @board_parties.get("/<party_id>")
 def party(party_id: str) -> Response:
     """Show one party, and the jobs in which it took part last."""
-    one = shapes.row(_neighbours().one(party_id))
+    one = _row(_neighbours().one(party_id))
     found = services().job_lists.lines(JobFilter(partner_part=party_id, limit=_LOOKED))
     return page(
         "party.html",
@@ -59,7 +59,7 @@ def party(party_id: str) -> Response:
 @board_parties.get("/<party_id>/now")
 def party_now(party_id: str) -> Response:
     """Return what changes of a party's page; it is called while somebody looks at it."""
-    one = shapes.row(_neighbours().one(party_id))
+    one = _row(_neighbours().one(party_id))
     _neighbours().watch(party_id)
     return fragment("party_now.html", tag=repr(one), party=one)
 
@@ -71,7 +71,7 @@ def call(party_id: str) -> Response:
     url = url_for("board_parties.party", party_id=party_id)
     if broken:
         return redirect_to(url, message=" ".join(told(one) for one in broken), kind="bad")
-    trip = shapes.row(found).round_trip_ms
+    trip = _row(found).round_trip_ms
     if trip is None:
         message = t("Party {party} answered, and its call back arrived.", party=party_id)
     else:
@@ -92,7 +92,7 @@ def drain() -> Response:
 
 
 def _all() -> dict[str, Any]:
-    found = [shapes.row(one) for one in _neighbours().all()]
+    found = [_row(one) for one in _neighbours().all()]
     place = services().info.place
     return {
         "parties": found[:PARTIES],
@@ -101,6 +101,10 @@ def _all() -> dict[str, Any]:
         "lines": [replace(one, last_try=None) for one in services().info.dial_in()],
         "servers": shapes.servers(services().servers.listed()),
     }
+
+
+def _row(one: Neighbour) -> shapes.PartyRow:
+    return shapes.row(one, services().info.now_ms())
 
 
 def _neighbours() -> Neighbours:

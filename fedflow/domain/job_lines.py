@@ -57,6 +57,7 @@ class JobLine:
     refused: bool = False  #: it was refused at the submit
     tags: tuple[str, ...] = ()
     on_hold: bool = False  #: it is paused, as far as this site knows
+    silent: tuple[str, ...] = ()  #: parties that it needs and that do not answer
 
     @property
     def is_initiator(self) -> bool:

@@ -85,7 +85,7 @@ class Recent:
         return found
 
     def _is_repeat(self, event: Event) -> bool:
-        if event.subject not in _REPEATING:
+        if event.subject not in _REPEATING or not event.new:
             return False
         job = self._jobs.get(event.job_id)
         last_ms = job.moves.get(_key(event)) if job is not None else None

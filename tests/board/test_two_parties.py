@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import Visitor
-from tests.e2e.servers import HOST_ID, QUICK, Pair, two_parties
+from tests.e2e.servers import GUEST_ID, HOST, HOST_ID, QUICK, Pair, two_parties
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
 expect.set_options(timeout=60_000)
@@ -98,3 +98,32 @@ def test_a_job_of_another_party_cannot_be_copied_at_the_host(pair: Pair) -> None
     assert job_id in host.get("/board/parties/9999").text
     foreign = host.send(empty_dsl(), empty_conf(), do="check").text
     assert "this server does not host the initiator" in foreign
+
+
+def test_a_party_that_is_silent_is_seen_wherever_its_job_is(
+    visit: Callable[..., Visitor], pair: Pair
+) -> None:
+    visitor, guest = visit(pair.guest), Person(pair.guest.url)
+    conf = empty_conf({"first": {"sleep_s": 90}})
+    job_id = guest.send(empty_dsl(("first",)), conf).headers["Location"].split("/")[3]
+    pair.host.wait_executor(job_id, component="first", site=HOST)
+    pages = {path: visitor.open(f"/board/{path}") for path in ("", "jobs", "parties")}
+    at = f"/board/jobs/{job_id}/guest/{GUEST_ID}"
+    job, events = visitor.open(at), visitor.open(f"{at}/events")
+    said = f"no answer from {HOST_ID}"
+    expect(pages["parties"].locator(f"#party-{HOST_ID}")).to_contain_text("reachable")
+    assert said not in pages["jobs"].content()
+
+    with pair.host.frozen():
+        row = pages["parties"].locator(f"#party-{HOST_ID}")
+        expect(row.locator(".status.wait")).to_contain_text("does not answer since")
+        expect(pages["jobs"].locator(f"#job-{job_id}-guest-{GUEST_ID}")).to_contain_text(said)
+        expect(pages[""].locator(".home-jobs").first).to_contain_text(said)
+        expect(pages[""].locator("#home-silent + ul")).to_contain_text(HOST_ID)
+        expect(job.locator("g.held, .held").first).to_be_attached()
+        expect(events.locator("#content")).to_contain_text("it does not answer")
+    expect(events.locator("#content")).to_contain_text("it answers again")
+    expect(pages["jobs"].locator(f"#job-{job_id}-guest-{GUEST_ID}")).not_to_contain_text(said)
+    notes = [e.message for e in pair.guest.client.history(job_id) if "answer" in e.message]
+    assert notes == ["it does not answer", "it answers again"]
+    pair.guest.client.stop(job_id)

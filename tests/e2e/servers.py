@@ -201,6 +201,16 @@ class Party:
             self.process.wait()
             self.process = None
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let the server process stand still: it takes connections, and answers none."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def restart(self, *, after_s: float = 1.0) -> None:
         """kill -9, and a new server in the same place after `after_s` seconds."""
         self.kill()

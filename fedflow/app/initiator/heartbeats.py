@@ -22,6 +22,7 @@ from typing import Final
 from fedflow.app.initiator.agreement import EndComparison, told_of
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
+from fedflow.app.initiator.silent_parties import SilentParties
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.party_leases import prove_store
@@ -50,6 +51,7 @@ class Heartbeats(UseCase):
         self._agreement = agreement
         self._leading = kernel.servers.guarded(kernel.store)
         self._initiator = initiator
+        self._silent = SilentParties(kernel)
         self._after: dict[str, str] = {}  #: by party: the waiting job that was named last
         self._is_stuck = False  #: the last change was not stored
 
@@ -90,6 +92,8 @@ class Heartbeats(UseCase):
         parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)] or [[]]
         answered = [self._send(party_id, parts[0], ended)]
         answered += [self._send(party_id, part, ()) for part in parts[1:]]
+        note = self._silent.answered if any(answered) else self._silent.unanswered
+        note(party_id, shared)
         if not shared and not all(answered):
             self._agreement.settled(party_id)
         return all(answered)

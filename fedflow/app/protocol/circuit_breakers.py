@@ -69,6 +69,11 @@ class CircuitView:
     round_trip_ms: float | None
     speaks: Speaks | None  #: None: it never answered
 
+    @property
+    def is_silent(self) -> bool:
+        """Tell whether its last call was not answered."""
+        return self.failures > 0
+
 
 class CircuitBreakers:
     """The circuits of all other parties; used by many threads."""

@@ -67,7 +67,11 @@ class PartyLeases:
         return self._last_ms(tx, f"initiator/{job_id}")
 
     def initiators_ms(self, tx: Tx, party_id: str) -> int:
-        """Return when a party last sent a heartbeat for jobs that it initiated."""
+        """Return when a party last sent a heartbeat for jobs that it initiated; one hosted here
+        needs none.
+        """
+        if self._parties.is_local(party_id):
+            return self._clock.now_ms()
         return self._last_ms(tx, f"initiators/{party_id}")
 
     def forget(self, tx: Tx, job_id: str) -> None:

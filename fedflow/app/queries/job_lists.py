@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.party_leases import PartyLeases
 from fedflow.app.protocol.queue import JobQueue
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
@@ -14,6 +15,7 @@ from fedflow.domain.job.control import is_told_to_hold
 from fedflow.domain.job_lines import JobLine, StatusCount, Strip
 from fedflow.domain.lists import fits_status
 from fedflow.domain.records import Between, JobFilter, JobKey, Order, Sort
+from fedflow.domain.scheduling.explain import SILENT_MS
 from fedflow.domain.states import JOB_FINAL, JobStatus
 
 DAY_MS: Final = 86_400_000
@@ -60,9 +62,12 @@ class _Counted:
 class JobLists:
     """The use cases of job lists."""
 
-    def __init__(self, *, store: Store, queue: JobQueue, clock: Clock) -> None:
+    def __init__(
+        self, *, store: Store, queue: JobQueue, party_leases: PartyLeases, clock: Clock
+    ) -> None:
         self._store = store
         self._queue = queue
+        self._party_leases = party_leases
         self._clock = clock
         self._counted: _Counted | None = None
         self._seen: Overview | None = None
@@ -114,20 +119,47 @@ class JobLists:
 
     def _fresh(self, tx: Tx, lines: Sequence[JobLine]) -> list[JobLine]:
         """Return lines with what the initiator knows where that is this server: the newest
-        progress, and whether the job is paused; elsewhere its last word tells.
+        progress, and whether the job is paused; elsewhere its last word tells. What runs names
+        who is silent.
         """
         own = {x.key.job_id for x in lines if x.is_initiator and x.status not in JOB_FINAL}
         progress, held = tx.job_lists.progress(own), tx.job_lists.on_hold(own)
+        silent = self._silent(tx, lines)
         return [
             replace(
                 line,
                 progress=max(line.progress, progress.get(line.key.job_id, 0)),
                 on_hold=line.key.job_id in held,
+                silent=silent.get(line.key, ()),
             )
             if line.is_initiator and line.key.job_id in own
-            else replace(line, on_hold=is_told_to_hold(line.status, line.reason))
+            else replace(
+                line,
+                on_hold=is_told_to_hold(line.status, line.reason),
+                silent=silent.get(line.key, ()),
+            )
             for line in lines
         ]
+
+    def _silent(self, tx: Tx, lines: Sequence[JobLine]) -> dict[JobKey, tuple[str, ...]]:
+        """Return the parties that do not answer of each job that runs: at its initiator of all its
+        sites, elsewhere the initiator.
+        """
+        running = [line for line in lines if line.status is JobStatus.RUNNING]
+        asked = {p for x in running if x.is_initiator for ids in x.roles.values() for p in ids}
+        told = {x.initiator.party_id for x in running if not x.is_initiator}
+        leases, limit_ms = self._party_leases, self._clock.now_ms() - SILENT_MS
+        gone = {p for p in asked if leases.party_ms(tx, p) < limit_ms}
+        lost: set[str] = {p for p in told if leases.initiators_ms(tx, p) < limit_ms}
+        found: dict[JobKey, tuple[str, ...]] = {}
+        for line in running:
+            if line.is_initiator:
+                parties = {p for ids in line.roles.values() for p in ids} & gone
+            else:
+                parties = lost & {line.initiator.party_id}
+            if parties:
+                found[line.key] = tuple(sorted(parties))
+        return found
 
     def _with_reason(self, tx: Tx, line: JobLine) -> JobLine:
         if line.reason is not None or not line.is_initiator:

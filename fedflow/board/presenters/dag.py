@@ -13,6 +13,7 @@ from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.dsl import Component, Ref, parse_dsl
 from fedflow.domain.records import TaskRecord, percent
+from fedflow.domain.scheduling.explain import SILENT
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskStatus, federated_status
 from fedflow.wire.api.job_history import Wait
@@ -169,13 +170,14 @@ def rows(
     for task in tasks:
         by_name.setdefault(task.key.component, []).append(task)
     told: dict[str, list[Wait]] = {}
+    silent = {Site.from_key(w.site).party_id for w in waits if w.code == SILENT and w.site}
     for wait in waits:
         if wait.component:
             told.setdefault(wait.component, []).append(wait)
     return [
         _row(
             name, modules.get(name, ""), found, site=site, is_initiator=is_initiator,
-            waits=told.get(name, []),
+            waits=told.get(name, []), silent=silent,
         )
         for name, found in by_name.items()
     ]  # fmt: skip
@@ -183,7 +185,7 @@ def rows(
 
 def _row(
     name: str, module: str, tasks: Sequence[TaskRecord], *, site: Site, is_initiator: bool,
-    waits: Sequence[Wait],
+    waits: Sequence[Wait], silent: Collection[str],
 ) -> ComponentRow:  # fmt: skip
     because = followed_in(tasks)
     parts = tuple(
@@ -223,7 +225,7 @@ def _row(
         because=because.get(site, ""),
         remedy=verbatim(remedy, MESSAGE),
         whole=whole,
-        held_by=_held_by(tasks),
+        held_by=_held_by(tasks, silent),
         inherited_from=next((t.inherited_from for t in tasks if t.inherited_from), ""),
         here=own is not None and not is_left_out(own),
     )
@@ -239,11 +241,19 @@ def _federated(tasks: Sequence[TaskRecord]) -> TaskStatus:
     return federated_status(t.party_status for t in tasks)
 
 
-def _held_by(tasks: Sequence[TaskRecord]) -> tuple[Site, ...]:
-    """Return the sites that have not ended while others have, and are not about to be stopped."""
-    if all(t.party_status not in TASK_FINAL for t in tasks) or _interrupted(tasks):
+def _held_by(tasks: Sequence[TaskRecord], silent: Collection[str]) -> tuple[Site, ...]:
+    """Return the sites that have not ended while others have, and are not about to be stopped; of
+    a running component also those that are silent.
+    """
+    if _interrupted(tasks):
         return ()
-    return tuple(t.key.site for t in tasks if t.party_status not in TASK_FINAL)
+    is_late = any(t.party_status in TASK_FINAL for t in tasks)
+    return tuple(
+        t.key.site
+        for t in tasks
+        if (t.party_status not in TASK_FINAL and is_late)
+        or (t.party_status is TaskStatus.RUNNING and t.key.site.party_id in silent)
+    )
 
 
 def _interrupted(tasks: Sequence[TaskRecord]) -> bool:

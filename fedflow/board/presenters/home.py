@@ -86,5 +86,6 @@ def tag_of(seen: Overview, told: ServerHealth, silent: Sequence[SilentParty]) ->
 
 def _mark(line: JobLine) -> tuple[object, ...]:
     return (
-        line.key.job_id, line.status, line.progress, line.updated_ms, line.reason, line.on_hold
+        line.key.job_id, line.status, line.progress, line.updated_ms, line.reason, line.on_hold,
+        line.silent,
     )  # fmt: skip

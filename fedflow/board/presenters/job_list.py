@@ -289,6 +289,7 @@ def tag_of(lines: Sequence[JobLine], strips: Mapping[JobKey, Strip], now_ms: int
                     x.epoch,
                     x.on_hold,
                     strips.get(x.key),
+                    x.silent,
                 )
                 for x in lines
             ],

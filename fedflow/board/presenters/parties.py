@@ -21,10 +21,11 @@ class PartyRow:
 
     party_id: str
     address: str | None
-    state: str  #: closed, open, half_open, or none if it was never called
+    state: str  #: closed, silent, open, half_open, or none if it was never called
     since_ms: int | None
     failures: int
     heard_ms: int | None
+    silent_ms: int | None  #: for how long it has not answered, None: the last call succeeded
     failed_ms: int | None
     error: str
     waiting: int
@@ -34,19 +35,25 @@ class PartyRow:
     version: str
 
 
-def row(one: Neighbour) -> PartyRow:
+def row(one: Neighbour, now_ms: int) -> PartyRow:
     """Return how a party stands."""
     circuit = one.circuit
     called = circuit.answered_ms is not None or circuit.failed_ms is not None
-    is_new = not called and circuit.state is CircuitState.CLOSED
+    state = circuit.state.value
+    if circuit.state is CircuitState.CLOSED and circuit.is_silent:
+        state = "silent"
+    elif not called and circuit.state is CircuitState.CLOSED:
+        state = "none"
+    heard_ms = circuit.answered_ms or circuit.failed_ms or now_ms
     trip = circuit.round_trip_ms
     return PartyRow(
         party_id=one.party_id,
         address=one.address,
-        state="none" if is_new else circuit.state.value,
+        state=state,
         since_ms=circuit.since_ms,
         failures=circuit.failures,
         heard_ms=circuit.answered_ms,
+        silent_ms=now_ms - heard_ms if circuit.is_silent else None,
         failed_ms=circuit.failed_ms,
         error=verbatim(circuit.error, ERROR),
         waiting=one.waiting,

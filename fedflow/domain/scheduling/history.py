@@ -19,6 +19,7 @@ from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
 
 KEEP: Final = 10_000  #: events of one job that are kept, the newest ones
+HEARD_AGAIN: Final = "HeardAgain"  #: code of the note about a party that was silent
 
 
 class Subject(StrEnum):
@@ -77,6 +78,13 @@ class EventFilter:
 def job_note(job_id: str, reason: Reason, *, at_ms: int) -> Event:
     """Return an event about a job that moved nothing."""
     return Event(job_id=job_id, subject=Subject.JOB, at_ms=at_ms, reason=reason)
+
+
+def site_note(job_id: str, reason: Reason, *, at_ms: int) -> Event:
+    """Return an event about how its initiator sees a site of a job, which moved nothing."""
+    return Event(
+        job_id=job_id, subject=Subject.SITE, site=reason.site, at_ms=at_ms, reason=reason
+    )  # fmt: skip
 
 
 def process_note(key: TaskKey, code: str, message: Message, *, at_ms: int) -> Event:
@@ -168,6 +176,8 @@ def actor(event: Event) -> str:
             by_user = event.new and event.old not in _UNDER_WAY
             return "a user" if by_user else "the scheduler"
         case Subject.TASK:
+            return "the scheduler"
+        case Subject.SITE if not event.new:
             return "the scheduler"
         case Subject.SITE:
             asked = (

@@ -10,6 +10,7 @@ from fedflow.base.messages import Message
 from fedflow.board.presenters import dag
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskKey, TaskRecord
+from fedflow.domain.scheduling.explain import SILENT
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from fedflow.wire.api.job_history import Wait
@@ -94,6 +95,13 @@ def test_nobody_holds_up_what_failed_or_has_not_begun() -> None:
     for tasks in (failed, waiting):
         (row,) = dag.rows(("a",), {}, tasks, site=GUEST, is_initiator=True)
         assert row.held_by == ()
+
+
+def test_a_silent_party_holds_up_what_runs_there() -> None:
+    tasks = [task("a", GUEST, TaskStatus.RUNNING), task("a", HOST, TaskStatus.RUNNING)]
+    wait = Wait(code=SILENT, message="", remedy="", site=HOST.key)
+    (row,) = dag.rows(("a",), {}, tasks, site=GUEST, is_initiator=True, waits=[wait])
+    assert row.held_by == (HOST,)
 
 
 def test_another_site_sees_its_own_share_and_how_the_whole_task_stands() -> None:

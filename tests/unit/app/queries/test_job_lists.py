@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fedflow.app.protocol.party_leases import PartyLeases
+from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.job_lists import DAY_MS, JobLists
 from fedflow.app.queries.job_tags import JobTagging
 from fedflow.base.errors.jobs import JobNotFound
@@ -17,7 +19,7 @@ from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from tests.memory_store import MemoryStore
-from tests.unit.app.fakes import FakeClock
+from tests.unit.app.fakes import FakeClock, FakeParties
 from tests.unit.app.queries.test_deleting import GUEST, HOST, World
 
 NOW_MS = 100 * DAY_MS
@@ -35,11 +37,18 @@ def world(tmp_path: Path) -> World:
     return World(MemoryStore(), tmp_path)
 
 
+def lists_of(world: World, clock: FakeClock) -> JobLists:
+    parties = FakeParties(local=None, known=frozenset())
+    leases = PartyLeases(store=world.store, parties=parties, clock=clock, timing=Timing())
+    queue: Any = NoQueue()
+    return JobLists(store=world.store, queue=queue, party_leases=leases, clock=clock)
+
+
 @pytest.fixture
 def lists(world: World) -> JobLists:
     clock = FakeClock()
     clock.ms = NOW_MS
-    return JobLists(store=world.store, queue=NoQueue(), clock=clock)  # type: ignore[arg-type]
+    return lists_of(world, clock)
 
 
 def put(world: World, job_id: str, status: JobStatus, site: Site = GUEST, **more: Any) -> None:
@@ -86,7 +95,7 @@ def test_the_overview_shows_a_job_once_with_why_it_waits_or_failed(
 
 def test_many_who_look_at_once_cost_one_look(world: World) -> None:
     clock = FakeClock()
-    lists = JobLists(store=world.store, queue=NoQueue(), clock=clock)  # type: ignore[arg-type]
+    lists = lists_of(world, clock)
     clock.ms = NOW_MS
     first = lists.overview()
     put(world, "a", JobStatus.RUNNING)
