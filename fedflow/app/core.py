@@ -369,6 +369,7 @@ def _add_commands(
     commands.add("heartbeat", party.heartbeats.answer, repeatable=True)
     commands.add_look("preflight", party.preflight.answer)
     commands.add("job_create", jobs.create, prepare=jobs.prepare_create)
+    commands.add("job_check", jobs.check, prepare=jobs.prepare_create, repeatable=True)
     commands.add("job_reuse", party.reuse.answer, repeatable=True)
     commands.add("job_apply", jobs.apply_cores)
     commands.add("job_return", jobs.return_cores)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from fedflow.app.initiator.site_checks import SiteCheck
+from fedflow.app.initiator.validation import ValidationReport
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady
@@ -43,10 +45,11 @@ DRAWN: Final = 1_000  #: components up to which the graph is drawn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriedRoute:
-    """A way between two parties that was tried, and why it is broken; empty: it is not."""
+    """What came of asking a party: why it cannot take part, empty if it can."""
 
     party_id: str
     reason: str
+    was_asked: bool = True  #: whether it would accept the job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +111,7 @@ def look(draft: Draft, *, ask: bool = False) -> Findings:
         return found
     found = replace(found, **_drawn(examined.spec, examined.here))
     if ask and found.is_good:
-        found = replace(found, asked=_asked(examined.spec, examined.here))
+        found = replace(found, asked=_asked(examined))
     return found
 
 
@@ -181,18 +184,30 @@ def _changed(draft: Draft, dsl: object, conf: object) -> DocumentComparison | No
     return compare({"dsl": old_dsl, "conf": old_conf}, {"dsl": dsl, "conf": conf})
 
 
-def _asked(spec: JobSpec, own: frozenset[str]) -> tuple[TriedRoute, ...]:
-    """Return how the parties of a job answered: each that is well, and every broken hop."""
-    others = dict.fromkeys(s.party_id for s in spec.sites if s.party_id not in own)
+def _asked(examined: ValidationReport) -> tuple[TriedRoute, ...]:
+    """Return how the parties of a job answered: every objection and broken hop, and each that is
+    well.
+    """
+    spec = examined.spec
+    if spec is None:
+        return ()
+    others = dict.fromkeys(s.party_id for s in spec.sites if s.party_id not in examined.here)
+    told: list[SiteCheck] = []
     try:
-        services().submissions.validation.ask(spec)
-        broken: list[TriedRoute] = []
+        told = services().submissions.validation.ask(spec, model_digest=examined.model_digest)
+        broken = [
+            TriedRoute(party_id=one.site.party_id, reason=one.objection)
+            for one in told
+            if one.objection
+        ]
     except PartiesNotReady as exc:
         broken = _hops(exc)
     except NoRoute as exc:
         broken = [TriedRoute(party_id=str(exc.fields.get("party_id", "")), reason=exc.message)]
     bad = {hop.party_id for hop in broken}
-    return (*broken, *(TriedRoute(party_id=p, reason="") for p in others if p not in bad))
+    unasked = {one.site.party_id for one in told if not one.was_asked}
+    well = [TriedRoute(party_id=p, reason="", was_asked=p not in unasked) for p in others]
+    return (*broken, *(one for one in well if one.party_id not in bad))
 
 
 def _hops(exc: PartiesNotReady) -> list[TriedRoute]:

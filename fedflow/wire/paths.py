@@ -35,6 +35,7 @@ _PARTY: Final[dict[str, tuple[str, type[CommandBody]]]] = {
     "info_common": ("/party/info/common", commands.NoMembers),
     "preflight": ("/party/preflight", commands.PreflightRequest),
     "job_create": (f"/party/{_JOB}/create", commands.CreateJob),
+    "job_check": (f"/party/{_JOB}/check", commands.CreateJob),
     "job_reuse": (f"/party/{_JOB}/reuse", commands.ReuseRequest),
     "job_rerun": (f"/party/{_JOB}/rerun", commands.RerunJob),
     "job_parameters": (f"/party/{_JOB}/parameter/update", commands.ChangeParameters),

@@ -43,6 +43,7 @@ BEFORE: Final = Speaks(lowest=1, highest=1)  #: a release that says nothing
 
 SINCE: Final[Mapping[str, int]] = {
     "preflight": 2,
+    "job_check": 2,
     "job_reuse": 2,
     "initiator_control": 2,
     "initiator_parameters": 2,

@@ -120,6 +120,7 @@ def _body(name: str, victim: Party) -> Json:
     """Return a body that a command may have."""
     more: dict[str, Json] = {
         "job_create": create_body(NEWCOMER_ID, str(victim.place.party_id)),
+        "job_check": create_body(NEWCOMER_ID, str(victim.place.party_id)),
         "job_rerun": {"tasks": {"reader_0": 1}},
         "initiator_report": {"party_status": "failed"},
         "initiator_control": {"action": "pause"},

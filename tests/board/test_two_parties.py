@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -70,7 +72,7 @@ def test_the_parties_are_asked_before_a_job_is_submitted(
 ) -> None:
     person = Person(pair.guest.url)
     well = person.send(empty_dsl(), empty_conf(), do="ask").text
-    assert "can be reached, can call back, and has the modules" in well
+    assert "can be reached, can call back, and would accept the job" in well
     pair.host.kill()
     page = visit(pair.guest).open("/board/submit")
     page.get_by_label("DSL", exact=True).fill(json.dumps(empty_dsl()))
@@ -85,6 +87,48 @@ def test_the_parties_are_asked_before_a_job_is_submitted(
     pair.wait_connected()
     page.get_by_role("button", name="Check with the parties").click()
     expect(page.locator(".hops")).to_contain_text("can be reached")
+
+
+@pytest.mark.parametrize("here", ["guest", "host"])
+def test_what_the_parties_would_refuse_is_said_before_a_job_is_sent(pair: Pair, here: str) -> None:
+    asked = pair.guest if here == "guest" else pair.host
+    other, ids = ("host", "guest")[here == "host"], {"guest": GUEST_ID, "host": HOST_ID}
+    table = Path(asked.home) / "rows.csv"
+    table.write_text("id,x\n1,2\n")
+    for party in (pair.guest, pair.host):
+        assert party.upload(table, "rows", drop=True).status == "success"
+    dsl = {"components": {"reader_0": {"module": "Reader", "output": {"data": ["data"]}}}}
+    person = Person(asked.url)
+
+    def conf(name: str, **job_parameters: Any) -> dict[str, Any]:
+        made = empty_conf(**job_parameters)
+        made["initiator"] = {"role": here, "party_id": int(ids[here])}
+        tables = {here: "rows", other: name}
+        made["component_parameters"]["role"] = {
+            role: {"0": {"reader_0": {"table": {"name": told, "namespace": "experiment"}}}}
+            for role, told in tables.items()
+        }
+        return made
+
+    def said(conf: dict[str, Any]) -> str:
+        page = person.send(dsl, conf, do="ask").text
+        return page[page.index('class="plain hops"') :].partition("</ul>")[0]
+
+    before = asked.client.jobs(limit=1)
+    assert "would accept the job" in said(conf("rows"))
+    gone = said(conf("nowhere"))
+    assert f"party {ids[other]}" in gone
+    assert "No table" in gone
+    assert "would accept" not in gone
+    many = conf("rows")
+    many["job_parameters"]["role"] = {other: {"0": {"task_cores": 1000}}}
+    assert f"{other} {ids[other]}" in said(many)
+    assert "cores" in said(many)
+    assert asked.client.jobs(limit=1) == before
+    sent = person.send(dsl, conf("nowhere"))
+    assert "No table" in sent.text
+    job_id = person.send(dsl, conf("rows")).headers["Location"].split("/")[3]
+    assert set(pair.ends(job_id).values()) == {"success"}
 
 
 def test_a_job_of_another_party_cannot_be_copied_at_the_host(pair: Pair) -> None:

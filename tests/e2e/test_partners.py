@@ -84,6 +84,7 @@ def commands(asking: Site, asked: Site) -> dict[str, tuple[str, dict[str, Any]]]
         "create": (
             job_path("job_create", key), {**initiator, "dsl": dsl, "runtime_conf": conf},
         ),
+        "check": (job_path("job_check", key), {**initiator, "dsl": dsl, "runtime_conf": conf}),
         "stop": (job_path("job_stop", key, status="canceled"), {"epoch": 0}),
         "no such route": ("/job/list/job", {}),
     }  # fmt: skip

@@ -55,7 +55,7 @@ def run_seed(
         try:
             with (
                 logs_of(world),
-                patch.object(preflight, "_side_by_side", _in_turn),
+                patch.object(preflight, "side_by_side", _in_turn),
                 patch.object(preflight, "_PAUSES_S", ()),
             ):
                 return _run(world, seed, whole_trace=whole_trace)

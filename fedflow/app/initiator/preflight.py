@@ -187,7 +187,7 @@ class Preflight:
             except Exception as exc:  # noqa: BLE001  raised below: it must not count as consent
                 defects.append(exc)
 
-        _side_by_side(ask, list(open_questions))
+        side_by_side(ask, list(open_questions))
         if defects:
             raise defects[0]
         return [hop for party_id in uses for hop in found.get(party_id, ())]
@@ -404,7 +404,7 @@ def _hop(told: Any) -> Hop:
     return Hop(source[:32], target[:32], received(reason, given.get("said"), 1000))
 
 
-def _side_by_side(work: Callable[[str], None], names: list[str]) -> None:
+def side_by_side(work: Callable[[str], None], names: list[str]) -> None:
     """Do something for every name at once; the first one in this thread."""
     threads = [
         threading.Thread(target=work, args=(name,), name=f"preflight-{name}", daemon=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from fedflow.app.data.table_use import readable
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.initiator.preflight import Preflight
+from fedflow.app.initiator.site_checks import SiteCheck, SiteChecks
 from fedflow.app.models.predict import Predictions
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parameter_checks import CheckedParameters, asked_of, check_parameters
@@ -46,6 +47,7 @@ class ValidationReport:
     warnings: tuple[JobWarning, ...] = ()
     version: int = 2  #: of the format that the job is written in
     here: frozenset[str] = frozenset()  #: its parties that this server hosts
+    model_digest: Any = None  #: of the model that it predicts with
 
 
 class Validation(UseCase):
@@ -63,6 +65,7 @@ class Validation(UseCase):
         self._preflight = preflight
         self._predictions = predictions
         self._inheritance = inheritance
+        self._site_checks = SiteChecks(kernel)
 
     def validate(self, dsl: Any, conf: Any) -> ValidationReport:
         """Return a job as submitted with everything that is wrong with it."""
@@ -93,14 +96,16 @@ class Validation(UseCase):
             warnings=warnings,
             version=form.version,
             here=frozenset(s.party_id for s in spec.sites if self._is_here(s)),
+            model_digest=prediction.digest if prediction is not None else None,
         )
 
-    def ask(self, spec: JobSpec) -> None:
-        """Ask the parties of a job now whether they can take part.
+    def ask(self, spec: JobSpec, *, model_digest: Any = None) -> list[SiteCheck]:
+        """Ask the sites of a job now whether they would accept it; return what each says.
 
         Raises: PartiesNotReady: with every broken hop. NoRoute.
         """
-        self._preflight.check(spec, fresh=True)
+        away = self._preflight.check(spec, fresh=True)
+        return self._site_checks.ask(spec, model_digest=model_digest, without=away)
 
     def check_routes(self, spec: JobSpec) -> None:
         """Check that every party of a job has a route. Raises: NoRoute."""

@@ -125,6 +125,27 @@ class PartyJobs(UseCase):
             self._specs.forget(incoming.job_id)
             raise
 
+    def check(self, tx: Tx, incoming: TypedCommand[CreateJob], effects: AfterCommit) -> Reply:
+        """Refuse a job as `create` would; nothing is stored."""
+        try:
+            spec = self._specs.get(incoming.job_id, incoming.body.dsl, self._conf(incoming))
+            self._check_room(tx, incoming, spec)
+        finally:
+            self._specs.forget(incoming.job_id)
+        return Reply(retcode=0)
+
+    def _check_room(self, tx: Tx, incoming: TypedCommand[CreateJob], spec: JobSpec) -> int:
+        """Return about how many bytes a new job takes here.
+
+        Raises: as `Admission.check_content`. QuotaReached.
+        """
+        site, quotas = incoming.job.site, self._acceptance.quotas
+        self._acceptance.check_content(tx, spec, site, digests=incoming.body.loaded_models)
+        tasks = sum(spec.runs_at(c.name, site) for c in spec.components)
+        size = quotas.stored_bytes(spec, tasks=tasks)
+        quotas.admit(tx, spec.initiator, at=site, size=size)
+        return size
+
     def _conf(self, incoming: TypedCommand[CreateJob]) -> object:
         """Return the conf of a new job as it is stored here."""
         given = incoming.body.runtime_conf
@@ -148,14 +169,11 @@ class PartyJobs(UseCase):
         self._check_same(tx, incoming, spec)
         if incoming.body.rejoins and (known := tx.jobs.get(incoming.job)) is not None:
             return self._rejoin(tx, incoming, known, effects)
-        digests = incoming.body.loaded_models
-        self._acceptance.check_content(tx, spec, site, digests=digests)
+        size = self._check_room(tx, incoming, spec)
         parameters = spec.job_parameters_at(site)
         engine = self._engines.at(site, parameters)
         need = need_at(spec, site, engine)
         components = [c for c in spec.components if spec.runs_at(c.name, site)]
-        size = self._acceptance.quotas.stored_bytes(spec, tasks=len(components))
-        self._acceptance.quotas.admit(tx, spec.initiator, at=site, size=size)
         record = JobRecord(
             key=incoming.job,
             initiator=spec.initiator,

@@ -9,7 +9,7 @@ import pytest
 from fedflow.app.initiator.validation import ValidationReport
 from fedflow.base.errors.parties import PartiesNotReady, PartyUnreachable
 from fedflow.domain.records import JobFilter, Reply
-from tests.unit.app.fakes import OneServer, conf, dsl
+from tests.unit.app.fakes import HOST, OneServer, conf, dsl
 
 
 def look(guest: OneServer, dsl_: Any = None, conf_: Any = None) -> ValidationReport:
@@ -95,12 +95,37 @@ def test_what_is_no_conf_is_a_problem_and_no_crash(guest: OneServer, conf_: Any)
     assert found.problems
 
 
+def checks(guest: OneServer) -> list[str]:
+    return [path for _, path, _ in guest.parties.calls if path.endswith("/host/10000/check")]
+
+
+def test_a_site_that_would_refuse_is_named_and_one_that_cannot_tell_is_no_error(
+    guest: OneServer,
+) -> None:
+    spec = look(guest).spec
+    assert spec is not None
+    answers = {
+        "TableNotFound": Reply(retcode=100, retmsg="no such table", error="TableNotFound"),
+        "RouteNotFound": Reply(retcode=100, retmsg="no such route", error="RouteNotFound"),
+    }
+    found = {}
+    for name, answer in answers.items():
+        guest.parties.answer = lambda path, _body, said=answer: (
+            said if path.endswith("/check") else Reply(retcode=0)
+        )
+        told = guest.core.submissions.validation.ask(spec)
+        found[name] = [(one.objection, one.was_asked) for one in told if one.site == HOST]
+    assert found == {"TableNotFound": [("no such table", True)], "RouteNotFound": [("", False)]}
+    assert nothing_is_stored(guest)
+
+
 def test_asking_calls_the_parties_each_time_and_names_what_is_broken(guest: OneServer) -> None:
     spec = look(guest).spec
     assert spec is not None
     guest.core.submissions.validation.ask(spec)
-    calls = len(guest.parties.calls)
-    assert calls == 1
+    assert len(checks(guest)) == 1
+    guest.core.submissions.validation.ask(spec)
+    assert len(checks(guest)) == 2
 
     def lost(path: str, body: Any) -> Reply:
         raise PartyUnreachable(party_id="10000", address="h:1", reason="connection refused")

@@ -52,6 +52,15 @@ def test_a_created_job_waits_and_its_answer_names_what_runs_here(host: OneServer
     )
 
 
+def test_a_job_that_would_be_accepted_is_not_stored_when_it_is_only_checked(
+    host: OneServer,
+) -> None:
+    assert host.ask("job_check", KEY, body=create_body()).retcode == 0
+    with host.store.read() as tx:
+        assert tx.jobs.get(KEY) is None
+    assert host.ask("job_create", KEY, body=create_body()).retcode == 0
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -69,8 +78,9 @@ def test_a_created_job_waits_and_its_answer_names_what_runs_here(host: OneServer
 def test_a_job_that_cannot_run_here_is_refused_and_leaves_nothing(
     host: OneServer, body: object, error: type[Exception]
 ) -> None:
-    with pytest.raises(error):
-        host.ask("job_create", KEY, body=body, source=None)
+    for command in ("job_check", "job_create"):
+        with pytest.raises(error):
+            host.ask(command, KEY, body=body, source=None)
     with host.store.read() as tx:
         assert tx.jobs.get(KEY) is None
         assert tx.tasks.live() == []
