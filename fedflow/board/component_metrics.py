@@ -20,6 +20,7 @@ from fedflow.board.page import board_blueprint, fragment, json_answer, unchanged
 from fedflow.board.presenters.charts import Chart, Group, Steps
 from fedflow.board.presenters.metric_files import report, view_csv
 from fedflow.board.presenters.metric_groups import find_view, metric_groups
+from fedflow.board.presenters.pace import TYPES, TrainingPace, pace
 from fedflow.board.presenters.slugs import slug
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_named
@@ -141,10 +142,16 @@ def _body(place: ComponentAddress, mark: int) -> dict[str, object]:
     return {
         "groups": _groups(place, mark),
         "summary": _summary(place),
+        "pace": _pace_of(place),
         "mark": f"{mark}-{place.task.party_status.value}",
         "rows_shown": ROWS_SHOWN,
         "points_shown": POINTS_SHOWN,
     }
+
+
+def _pace_of(place: ComponentAddress) -> TrainingPace | None:
+    key = place.task.key
+    return pace(services().tracking.metrics_of([key], TYPES).get(key, ()))
 
 
 def _groups(place: ComponentAddress, mark: int) -> tuple[Group, ...]:

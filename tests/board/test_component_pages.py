@@ -228,6 +228,33 @@ def test_an_attempt_without_metrics_does_not_show_those_of_another(seeded: Place
     assert "ff-chart" not in text
 
 
+def test_a_site_without_the_loss_says_where_it_is_and_how_far_the_training_is(
+    seeded: Place,
+) -> None:
+    job = seeds.job(131)
+    running = seeds.task(
+        job, "lr_0", "HeteroLR", status=TaskStatus.RUNNING, party_status=TaskStatus.RUNNING,
+        ended_ms=None,
+    )  # fmt: skip
+    ended = replace(
+        seeds.task(job, "lr_1", "HeteroLR"),
+        party_status=TaskStatus.SUCCESS,
+        status=TaskStatus.SUCCESS,
+    )
+    seeds.put(seeded.store, job, running, ended)
+    for task in (running, ended):
+        points = [(n, 2.0) for n in range(12)]
+        told = metric("ROUND_SECONDS", "round_seconds", *points, of=30, loss_at="arbiter-10000")
+        seeds.put_metrics(seeded.store, task, told)
+    text = get(seeded, address(running, "metrics")).text
+    assert "The loss is at arbiter 10000." in text
+    assert "Here: iteration 12 of at most 30, 2.0 s each. At most 36 s are left." in text
+    text = get(seeded, address(ended, "metrics")).text
+    assert "The loss is at arbiter 10000. Here: 12 iterations, 2.0 s each." in text
+    seeds.put_metrics(seeded.store, running, losses(12))
+    assert "The loss is at" not in get(seeded, address(running, "metrics")).text
+
+
 def test_the_live_part_is_sent_once_and_again_when_there_are_more_points(seeded: Place) -> None:
     job = seeds.job(115)
     task = seeds.task(

@@ -168,7 +168,7 @@ class GuestRounds:
                 save(number)
             self._ctx.tracker.progress((number + 1 - self._plan.start) / most)
             self._ctx.log.info("round %s of at most %s is done, loss %.6g", number + 1, until, loss)
-            record_seconds(self._ctx, number, monotonic_s() - start_s)
+            record_seconds(self._ctx, number, monotonic_s() - start_s, of=until)
             self._seconds.record(self._ctx, number)
 
     def keep_best(self) -> None:
@@ -352,7 +352,10 @@ class HostRounds:
             if self._plan.saves_after(number):
                 save(number)
             self._ctx.tracker.progress((number + 1 - self._plan.start) / self._params.num_trees)
-            record_seconds(self._ctx, number, monotonic_s() - start_s)
+            record_seconds(
+                self._ctx, number, monotonic_s() - start_s, of=until,
+                loss_at=self._ctx.only(Role.GUEST),
+            )  # fmt: skip
             self._seconds.record(self._ctx, number)
 
     def keep_best(self) -> None:

@@ -20,15 +20,16 @@ from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.session import (
     batch_tag,
-    log_iteration,
     receive_shapes,
     show_batch,
+    show_iteration,
 )
 from fedflow.components.linear.sqn import is_due
 from fedflow.components.training.measures import record_loss
 from fedflow.components.training.plan import Plan
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
+from fedflow.sdk.clock import monotonic_s
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,7 @@ def train_arbiter(
     )
     state = callbacks.restore(start.resume)
     while iteration < params.max_iter and not state.ended:
+        start_s = monotonic_s()
         loss, updates = arbiter.run(iteration)
         if loss is not None:
             losses.append(loss)
@@ -76,7 +78,7 @@ def train_arbiter(
             to=arbiter.data_sites,
             tag=str(iteration),
         )
-        log_iteration(ctx, iteration, loss=loss)
+        show_iteration(ctx, iteration, start_s=start_s, loss=loss)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:

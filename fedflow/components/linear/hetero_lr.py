@@ -51,7 +51,8 @@ class HeteroLR:
     `loss` at the arbiter, one point per iteration (not of single classes), with a single host only.
     With several there is no loss, and `early_stop` must be `weight_diff`. Metrics `train` or
     `validate` / `iteration_<n>` at the guest, `model_<class>.iteration_<n>` with several classes,
-    `fold_<k>.iteration_<n>` in a cross validation; `train` / `stepwise_<k>` at all parties.
+    `fold_<k>.iteration_<n>` in a cross validation; `train` / `stepwise_<k>` and `train` /
+    `round_seconds` at all parties.
 
     Unlike FATE: training without encryption is refused. Guest and hosts refuse a key shorter than
     their own `key_length`. Every ciphertext that leaves a party has a fresh blinding. Every number

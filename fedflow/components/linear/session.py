@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.linear.party_weights import TrainingProgress
+from fedflow.components.training.measures import record_seconds
 from fedflow.components.waiting import wait_for, wait_for_all
-from fedflow.sdk import Context, Diverged, Role
+from fedflow.sdk import Context, Diverged, Role, Site
+from fedflow.sdk.clock import monotonic_s
 from fedflow.sdk.errors import CodecError, NotEncodable
 from fedflow.sdk.protocol import protocol
 
@@ -82,10 +84,12 @@ def follow_arbiter(
     """Run the iterations of a data party until training ends, and return how it went."""
     state = callbacks.restore(start.resume)
     iteration, converged = start.iterations, start.converged or state.converged
+    loss_at = ctx.only(Role.ARBITER) if len(ctx.sites_of(Role.HOST)) == 1 else None
     while iteration < ctx.params.max_iter and not state.ended:
+        start_s = monotonic_s()
         iterate(iteration)
         converged, stop = receive_flag(ctx, iteration)
-        log_iteration(ctx, iteration)
+        show_iteration(ctx, iteration, start_s=start_s, loss_at=loss_at)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:
@@ -119,6 +123,21 @@ def show_batch(ctx: Context, iteration: int, batch: int, *, of: int) -> None:
     """Show how far training is: `batch` (from 0) `of` so many of `iteration` (from 0) is done."""
     done = (iteration + (batch + 1) / of) / ctx.params.max_iter
     ctx.tracker.progress(min(1.0, done))
+
+
+def show_iteration(
+    ctx: Context, iteration: int, *, start_s: float, loss: float | None = None,
+    loss_at: Site | None = None,
+) -> None:  # fmt: skip
+    """Log and record that `iteration` (from 0), which began at `start_s`, is done.
+
+    Args:
+        loss: of the iteration, at a party that learns it.
+        loss_at: the other party that learns it, if one does.
+    """
+    seconds = monotonic_s() - start_s
+    record_seconds(ctx, iteration, seconds, of=ctx.params.max_iter, loss_at=loss_at)
+    log_iteration(ctx, iteration, loss=loss)
 
 
 def log_iteration(ctx: Context, iteration: int, *, loss: float | None = None) -> None:

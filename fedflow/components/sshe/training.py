@@ -13,9 +13,9 @@ from fedflow.components.linear.optimizer import Convergence
 from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.session import (
     diverging,
-    log_iteration,
     receive_flag,
     show_batch,
+    show_iteration,
 )
 from fedflow.components.samples.decoding import Instances
 from fedflow.components.sshe.matmul import (
@@ -49,6 +49,7 @@ from fedflow.components.sshe.shares import (
 from fedflow.components.sshe.weights import LOSS_BITS, Weights, square_scale
 from fedflow.components.training.measures import record_loss
 from fedflow.sdk import BadData, Role
+from fedflow.sdk.clock import monotonic_s
 from fedflow.sdk.crypto.fixed_point import FixedPoint
 from fedflow.sdk.errors import CodecError
 
@@ -87,6 +88,7 @@ def train(
     state = callbacks.restore(start.resume)
     iteration, converged = start.iterations, start.converged or state.converged
     while iteration < params.max_iter and not state.ended:
+        start_s = monotonic_s()
         with diverging(iteration):
             weights.reset_change()
             loss = trainer.run(iteration)
@@ -102,7 +104,8 @@ def train(
             converged, stop = receive_flag(
                 session.ctx, iteration, name="is_converged", leader=Role.GUEST
             )
-        log_iteration(session.ctx, iteration, loss=loss)
+        loss_at = session.ctx.only(Role.GUEST) if loss is None else None
+        show_iteration(session.ctx, iteration, start_s=start_s, loss=loss, loss_at=loss_at)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:

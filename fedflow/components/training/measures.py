@@ -11,7 +11,7 @@ from fedflow.components.evaluation.binary import BinaryScores
 from fedflow.components.evaluation.metrics import MULTI, REGRESSION, written
 from fedflow.components.evaluation.recorder import Recorder, record_binary, record_classes
 from fedflow.components.evaluation.regression import regression_scores
-from fedflow.sdk import Context
+from fedflow.sdk import Context, Site
 
 #: measures that are one number, by kind of evaluation: a summary lists them
 SINGLE_VALUED: Final = {"binary": ("auc", "ks"), "multi": MULTI, "regression": REGRESSION}
@@ -73,12 +73,26 @@ def record_loss(ctx: Context, iteration: int, loss: float) -> None:
     )
 
 
-def record_seconds(ctx: Context, iteration: int, seconds: float) -> None:
-    """Record how long `iteration` (from 0) took here, waiting for other parties included."""
+def record_seconds(
+    ctx: Context, iteration: int, seconds: float, *, of: int | None = None,
+    loss_at: Site | None = None,
+) -> None:  # fmt: skip
+    """Record how long `iteration` (from 0) took here, waiting for other parties included.
+
+    Args:
+        of: so many iterations there are at most.
+        loss_at: the site that learns the loss, if that is another one.
+    """
+    more = {"of": of, "loss_at": None if loss_at is None else loss_at.key}
     ctx.tracker.metric(
         "train",
         "round_seconds",
         metric_type="ROUND_SECONDS",
         points=[(iteration, round(seconds, 3))],
-        meta={"name": "round_seconds", "metric_type": "ROUND_SECONDS", "unit_name": "s"},
+        meta={
+            "name": "round_seconds",
+            "metric_type": "ROUND_SECONDS",
+            "unit_name": "s",
+            **{name: value for name, value in more.items() if value is not None},
+        },
     )

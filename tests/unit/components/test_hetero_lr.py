@@ -157,6 +157,7 @@ def test_two_hosts_equal_the_oracle_without_a_loss(tmp_path: Path) -> None:
     expected = train_in_clear(data.features, data.labels, settings)
     assert_weights_equal_oracle(results, expected, *sites)
     assert ("train", "loss") not in results[ARBITER].metrics
+    assert "loss_at" not in results[GUEST].metrics["train", "round_seconds"].meta
     assert federation.unread() == []
 
 
@@ -293,6 +294,10 @@ def test_outputs_have_fates_names(tmp_path: Path) -> None:
     assert metric.meta["unit_name"] == "iters"
     for site in (GUEST, HOST, ARBITER):
         assert results[site].progress == (1 / 3, 2 / 3, 1.0)
+        seconds = results[site].metrics["train", "round_seconds"]
+        assert [iteration for iteration, _ in seconds.points] == [0, 1, 2]
+        assert seconds.meta["of"] == 3
+        assert seconds.meta.get("loss_at") == (None if site == ARBITER else ARBITER.key)
 
 
 def test_short_keys_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -189,6 +189,7 @@ def test_the_loss_metric_and_the_summary_are_fates(
     assert [key for key, _ in metric.points] == [0, 1, 2]
     assert metric.meta["unit_name"] == "iters"
     assert ("train", "loss") not in results[HOST].metrics
+    assert results[HOST].metrics["train", "round_seconds"].meta["loss_at"] == GUEST.key
     outputs = outputs_of(results)
     for site in SITES:
         summary = outputs[site].summary
