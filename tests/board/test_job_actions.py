@@ -79,7 +79,7 @@ def test_a_job_is_paused_continued_stopped_run_again_and_deleted(seeded: Place) 
     answer = person.post(f"{actions}/pause", page=page)
     assert "The job is paused" in answer.text
     assert answer.url == seeded.url + page
-    shown = '<span class="status wait">', "paused"
+    shown = '<span class="status wait"', "paused"
     for address in (page, f"/board/jobs/{job_id}", "/board/", "/board/parties/10000"):
         assert all(word in person.get(address).text for word in shown), address
     assert "The job continues." in person.post(f"{actions}/continue", page=page).text
