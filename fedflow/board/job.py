@@ -22,11 +22,13 @@ from fedflow.board.page import (
     unchanged,
 )
 from fedflow.board.presenters import dag, job_head, results
+from fedflow.board.presenters.pace import TYPES, TrainingPace, pace
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.statuses import KINDS, SHAPES
 from fedflow.board.urls import site_named, site_url
 from fedflow.domain.records import TaskRecord
 from fedflow.domain.site import Site
+from fedflow.domain.states import TaskStatus
 from fedflow.web.context import services
 from fedflow.wire import envelope
 
@@ -34,9 +36,8 @@ board_job = board_blueprint("board_job", "/jobs")
 
 _PLACE = "/<job_id>/<role>/<party_id>"
 
-_ROWS: Final = RecentOfApp[tuple[str, str, str], tuple[SiteJob, list[dag.ComponentRow]]](
-    name="job_rows", limit=16
-)
+_Seen = tuple[SiteJob, list[dag.ComponentRow], dict[str, TrainingPace]]
+_ROWS: Final = RecentOfApp[tuple[str, str, str], _Seen](name="job_rows", limit=16)
 _TABLES: Final = RecentOfApp[tuple[str, str, str, str], Markup](name="job_tables", limit=16)
 
 
@@ -83,8 +84,8 @@ def _tag(site: Site, mark: str) -> str:
 def _live_values(frame: JobFrame, mark: str) -> dict[str, Any]:
     """Return what `board/job_live.html` shows. Viewers who look at the same share it."""
     key = (frame.job_id, frame.site.key, mark)
-    seen, rows = _ROWS.get(key, lambda: _seen(frame))
-    drawn = _TABLES.get((*key, language()), lambda: _table(frame, seen, rows))
+    seen, rows, paces = _ROWS.get(key, lambda: _seen(frame))
+    drawn = _TABLES.get((*key, language()), lambda: _table(frame, seen, rows, paces))
     head = job_head.head(seen, services().info.now_ms())
     return {
         "seen": seen,
@@ -92,12 +93,13 @@ def _live_values(frame: JobFrame, mark: str) -> dict[str, Any]:
         "is_settled": head.is_settled,
         "counts": dag.counts(rows),
         "drawn": drawn,
+        "paces": paces,
         "names": seen.order,
         "error_url": _error_url(frame, head),
     }
 
 
-def _seen(frame: JobFrame) -> tuple[SiteJob, list[dag.ComponentRow]]:
+def _seen(frame: JobFrame) -> _Seen:
     seen = services().site_jobs.at(frame.job_id, frame.site)
     rows = dag.rows(
         seen.order,
@@ -107,7 +109,7 @@ def _seen(frame: JobFrame) -> tuple[SiteJob, list[dag.ComponentRow]]:
         is_initiator=frame.is_initiator,
         waits=seen.explained.waits,
     )
-    return seen, rows
+    return seen, rows, _paces(seen)
 
 
 def _modules(seen: SiteJob) -> dict[str, str]:
@@ -115,11 +117,16 @@ def _modules(seen: SiteJob) -> dict[str, str]:
     return {name: str(given.get("module", "")) for name, given in declared.items()}
 
 
-def _table(frame: JobFrame, seen: SiteJob, rows: list[dag.ComponentRow]) -> Markup:
+def _table(
+    frame: JobFrame, seen: SiteJob, rows: list[dag.ComponentRow], paces: dict[str, TrainingPace]
+) -> Markup:
     """Return graph and table of components: the expensive part, the same for all viewers."""
     figures = results.by_component(seen.job.figures)
+    now_ms = services().info.now_ms()
     text = render_template(
         "board/job_components.html",
+        now_ms=now_ms,
+        paces=paces,
         frame=frame,
         rows=rows,
         figures=figures,
@@ -128,6 +135,20 @@ def _table(frame: JobFrame, seen: SiteJob, rows: list[dag.ComponentRow]) -> Mark
         names=_names_of_jobs(rows),
     )
     return Markup(text)  # noqa: S704  # the template escapes
+
+
+def _paces(seen: SiteJob) -> dict[str, TrainingPace]:
+    """Return how the trainings go on that run at this site, by component."""
+    running = [
+        task.key
+        for task in seen.tasks
+        if task.key.site == seen.site and task.party_status is TaskStatus.RUNNING
+    ]
+    if not running:
+        return {}
+    found = services().tracking.metrics_of(running, TYPES)
+    paces = {key.component: pace(metrics) for key, metrics in found.items()}
+    return {name: one for name, one in paces.items() if one is not None}
 
 
 def _names_of_jobs(rows: list[dag.ComponentRow]) -> dict[str, str]:

@@ -251,6 +251,18 @@ def test_a_site_without_the_loss_says_where_it_is_and_how_far_the_training_is(
     assert "Here: iteration 12 of at most 30, 2.0 s each. At most 36 s are left." in text
     text = get(seeded, address(ended, "metrics")).text
     assert "The loss is at arbiter 10000. Here: 12 iterations, 2.0 s each." in text
+    page = f"/board/jobs/{job.key.job_id}/{job.key.site.role.value}/{job.key.site.party_id}"
+    whole = get(seeded, page).text
+    assert whole.count("At most 36 s are left.") == 1  # in the head, of what runs alone
+    assert "iteration 12 of at most 30" in whole
+    assert "at most 36 s left" in whole
+    assert "loss-line" not in whole
+    with_loss = seeds.job(132)
+    own = replace(running, key=replace(running.key, job_id=with_loss.key.job_id))
+    seeds.put(seeded.store, with_loss, own)
+    seeds.put_metrics(seeded.store, own, losses(12), told)
+    whole = get(seeded, page.replace(job.key.job_id, with_loss.key.job_id)).text
+    assert '<svg class="loss-line"' in whole
     seeds.put_metrics(seeded.store, running, losses(12))
     assert "The loss is at" not in get(seeded, address(running, "metrics")).text
 

@@ -12,6 +12,7 @@ from fedflow.domain.site import Site
 TYPES: Final = ("ROUND_SECONDS", "LOSS")  #: of metrics, which tell it
 _NAME: Final = "round_seconds"
 _RECENT: Final = 10  #: iterations whose mean counts
+_DRAWN: Final = 60  #: points of a line of losses; fewer than twice as many are drawn
 _LONGEST: Final = 1e9  #: seconds of an iteration
 
 
@@ -29,6 +30,18 @@ class TrainingPace:
     def left_ms(self) -> int | None:
         """Return how long it takes at most if it goes on like this, None if nobody knows."""
         return None if self.of is None else max(0, self.of - self.done) * self.each_ms
+
+    @property
+    def line(self) -> str:
+        """Return the points of a line of the losses in a box of 120 x 24; empty for less than 2."""
+        kept = self.losses[:: max(1, len(self.losses) // _DRAWN)]
+        if len(kept) < 2:
+            return ""
+        low, high = min(kept), max(kept)
+        height, step = (high - low) or 1.0, 120 / (len(kept) - 1)
+        return " ".join(
+            f"{n * step:.1f},{2 + 20 * (high - loss) / height:.1f}" for n, loss in enumerate(kept)
+        )
 
 
 def pace(found: Iterable[Metric]) -> TrainingPace | None:

@@ -40,3 +40,15 @@ def test_what_says_nothing_of_iterations_or_nonsense_is_no_pace() -> None:
     found = pace([seconds(2.0, 2.0, of=1, loss_at="nobody")])
     assert found is not None
     assert (found.of, found.left_ms, found.loss_at) == (None, None, None)
+
+
+def test_the_course_of_the_loss_is_a_line_from_its_highest_to_its_lowest() -> None:
+    found = pace([seconds(1.0, 1.0, 1.0), loss(3.0, 2.0, 1.0)])
+    assert found is not None
+    assert found.line == "0.0,2.0 60.0,12.0 120.0,22.0"
+    many = pace([seconds(1.0), loss(*range(1000))])
+    assert many is not None
+    assert 60 <= len(many.line.split()) < 120
+    one = pace([seconds(1.0), loss(0.7)])
+    assert one is not None
+    assert one.line == ""
