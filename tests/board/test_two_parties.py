@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import Visitor
-from tests.e2e.servers import GUEST_ID, HOST, HOST_ID, QUICK, Pair, two_parties
+from tests.e2e.jobs import example, upload_data
+from tests.e2e.servers import GUEST, GUEST_ID, HOST, HOST_ID, QUICK, Pair, two_parties
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
 expect.set_options(timeout=60_000)
@@ -171,3 +172,22 @@ def test_a_party_that_is_silent_is_seen_wherever_its_job_is(
     notes = [e.message for e in pair.guest.client.history(job_id) if "answer" in e.message]
     assert notes == ["it does not answer", "it answers again"]
     pair.guest.client.stop(job_id)
+
+
+def test_a_guest_reads_where_the_loss_is_while_the_job_trains_and_after(
+    visit: Callable[..., Visitor], pair: Pair
+) -> None:
+    upload_data(pair)
+    job_id = pair.guest.client.submit(*example(iterations=12)).job_id
+    guest, arbiter = visit(pair.guest), visit(pair.host)
+    at = f"/board/jobs/{job_id}/guest/{GUEST_ID}"
+    pair.guest.wait_executor(job_id, component="hetero_lr_0", site=GUEST)
+    metrics = guest.open(f"{at}/components/hetero_lr_0/metrics").locator("#pace")
+    job = guest.open(at).locator("#job-live .pace")
+    loss = arbiter.open(f"/board/jobs/{job_id}/arbiter/{HOST_ID}").locator(".loss-line")
+    expect(metrics).to_contain_text(f"The loss is at arbiter {HOST_ID}. Here: iteration")
+    expect(metrics).to_contain_text("of at most 12")
+    expect(job).to_contain_text("of at most 12")
+    expect(loss).to_be_visible()
+    assert set(pair.ends(job_id).values()) == {"success"}
+    expect(metrics).to_contain_text(f"The loss is at arbiter {HOST_ID}. Here: 12 iterations")
