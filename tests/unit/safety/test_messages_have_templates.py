@@ -22,6 +22,7 @@ VERBATIM: Final = frozenset(
         "app/initiator/delivery.py",  # what kept a command, which may be a peer's answer
         "app/initiator/initiator.py",  # a peer's answer
         "app/initiator/preflight.py",  # a peer's answer
+        "app/initiator/site_checks.py",  # a peer's answer
         "app/initiator/submissions.py",  # an error of any length
         "app/protocol/circuit_breakers.py",  # an error of any length
         "base/errors/error.py",  # an error that another process told by its sentence
