@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -514,6 +515,20 @@ def check_direct(address: str, path: str) -> None:
     """Refuse the way over an exchange to what is called directly. Raises: NotOverExchange."""
     if address.startswith(OVER_EXCHANGE):
         raise NotOverExchange(path=path, address=address[:200])
+
+
+@contextmanager
+def explained_by(kind: type[BadSetting]) -> Iterator[None]:
+    """Raise a wrong setting as `kind`, whose hint names the conf that it stands in.
+
+    Raises: BadSetting: of that kind, or NotOverExchange.
+    """
+    try:
+        yield
+    except NotOverExchange:
+        raise
+    except BadSetting as exc:
+        raise kind(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
 
 
 def check_tls_files(tls: Tls, path: str) -> None:

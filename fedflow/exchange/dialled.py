@@ -159,7 +159,7 @@ class DialledParties:
             )  # fmt: skip
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
-                f"{SAYS}: your party does not dial in here; its address is called",
+                f"{SAYS}: your party does not dial in here; its conf has no `dial-in` for it",
             )
         given = {name: str(value) for name, value in context.invocation_metadata() or ()}
         server, lane = given.get(SERVER, ""), given.get(LANE, "")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from fedflow.base.errors.start import BadSetting
+from fedflow.base.errors.start import BadExchangeSetting, BadSetting
 from fedflow.base.settings import (
     LOOPBACK,
     Log,
@@ -19,6 +19,7 @@ from fedflow.base.settings import (
     Tls,
     check_routes,
     check_tls_files,
+    explained_by,
     parse_section,
 )
 from fedflow.exchange.parties import DIAL_IN
@@ -67,9 +68,17 @@ class ExchangeSettings(SettingsSection, frozen=True, kw_only=True):
 def parse_exchange_settings(values: Mapping[str, Any]) -> ExchangeSettings:
     """Return the settings tree.
 
-    Raises: BadSetting: with the paths of all unknown keys, or else of the first wrong value.
+    Raises: BadExchangeSetting: with the paths of all unknown keys, or else of the first wrong
+    value. NotOverExchange: a party has no address of its own.
     """
-    settings = parse_section(_with_text_ids(values), ExchangeSettings)
+    with explained_by(BadExchangeSetting):
+        settings = parse_section(_with_text_ids(values), ExchangeSettings)
+        _check(settings)
+    return settings
+
+
+def _check(settings: ExchangeSettings) -> None:
+    """Refuse what an exchange cannot be. Raises: BadSetting."""
     check_tls_files(settings.tls, "tls")
     if not settings.tls.on:
         raise BadSetting(path="tls", reason="an exchange knows parties by their certificates")
@@ -82,7 +91,6 @@ def parse_exchange_settings(values: Mapping[str, Any]) -> ExchangeSettings:
                 raise BadSetting(path="pairs", reason=f"{party!r} is not among the parties")
     if settings.status.host not in LOOPBACK:
         raise BadSetting(path="status.host", reason="it answers everybody: name a loopback address")
-    return settings
 
 
 def _with_text_ids(values: Mapping[str, Any]) -> dict[str, Any]:

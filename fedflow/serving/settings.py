@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from fedflow.base.errors.serving_process import BadServingSetting
-from fedflow.base.errors.start import BadSetting, ListenerNotSafe, NotOverExchange
+from fedflow.base.errors.start import BadSetting, ListenerNotSafe
 from fedflow.base.settings import (
     LOOPBACK,
     PARTY,
@@ -23,6 +23,7 @@ from fedflow.base.settings import (
     Tls,
     check_routes,
     check_tls_files,
+    explained_by,
     parse_section,
     texts,
 )
@@ -165,7 +166,7 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
     NotOverExchange: a partner has no address of its own.
     ListenerNotSafe: others could reach a port without protection.
     """
-    try:
+    with explained_by(BadServingSetting):
         settings = parse_section(_with_text_ids(values), ServingSettings)
         check_routes(settings.routes, settings.party_id)
         check_tls_files(settings.partners.tls, "partners.tls")
@@ -173,10 +174,6 @@ def parse_serving_settings(values: Mapping[str, Any]) -> ServingSettings:
         _check_keys(settings.callers.keys)
         check_caches(settings.caches, insecure=settings.insecure)
         _check_callers_tls(settings.callers.tls)
-    except NotOverExchange:
-        raise
-    except BadSetting as exc:
-        raise BadServingSetting(path=exc.fields["path"], reason=exc.fields["reason"]) from exc
     _check_listeners(settings)
     return settings
 

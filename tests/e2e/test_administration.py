@@ -76,7 +76,7 @@ def test_a_call_is_refused_until_the_parties_have_each_others_keys(both: Both) -
         data(party, "key/public/delete", party_id=party_id)
     refused = pair.guest.post(f"/v1/info/party/{HOST_ID}")
     assert refused["retcode"] == 103
-    assert "its public key is not stored here" in refused["retmsg"]
+    assert f"its public key is not stored at party {HOST_ID}" in refused["retmsg"]
     exchange_keys(pair)
     assert data(pair.guest, f"info/party/{HOST_ID}")["party_id"] == HOST_ID
     assert data(pair.host, f"info/party/{GUEST_ID}")["http_port"] == pair.guest.place.http_port

@@ -210,7 +210,7 @@ def test_a_party_knows_how_its_lines_stand_and_why_none_is_there(line: Line) -> 
 def test_a_party_that_may_not_dial_in_knows_the_reason(line: Line) -> None:
     lines = line.guest.dial_in(line.exchange.port)
     until(lambda: lines.state.last_error != "")
-    assert "its address is called" in lines.state.last_error
+    assert "has no `dial-in` for it" in lines.state.last_error
     assert not lines.state.connected
 
 

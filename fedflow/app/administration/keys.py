@@ -121,7 +121,9 @@ class Keys:
         with self._store.read() as tx:
             stored = tx.site_keys.get(party_id)
         if stored is None:
-            raise NotSigned(party_id=party_id[:100], reason="its public key is not stored here")
+            where = f"at party {self._own_party}" if self._own_party else "here"
+            reason = f"its public key is not stored {where}"
+            raise NotSigned(party_id=party_id[:100], reason=reason)
         if not self._signer().verify(stored.pem, message, signature):
             raise NotSigned(party_id=party_id[:100], reason="the signature is not its own")
 

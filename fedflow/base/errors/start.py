@@ -113,6 +113,13 @@ class BadCertificate(BadSetting):
     )
 
 
+class BadExchangeSetting(BadSetting):
+    """Setting {path}: {reason}."""
+
+    code, retcode, http = 1814, 101, 400
+    hint = "exchange_conf.yaml, which comes with fedflow in share/fedflow/conf, explains every key."
+
+
 class NotOverExchange(BadSetting):
     """Setting {path}: {address} leads over an exchange, and what it names is called directly."""
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedflow.base.errors.start import BadSetting, NotOverExchange
+from fedflow.base.errors.start import BadExchangeSetting, BadSetting, NotOverExchange
 from fedflow.base.settings import parse_settings
 from fedflow.exchange.parties import Parties, parties_of
 from fedflow.exchange.settings import parse_exchange_settings
@@ -47,6 +47,12 @@ def test_a_wrong_setting_stops_the_start_with_its_path(changed: dict[str, Any], 
     with pytest.raises(BadSetting) as caught:
         parse_exchange_settings({**TWO, **changed})
     assert path in str(caught.value.message)
+    assert "service_conf.yaml" not in caught.value.hint
+
+
+def test_a_wrong_setting_is_explained_by_the_conf_of_an_exchange() -> None:
+    with pytest.raises(BadExchangeSetting, match=r"two parties .*\[1814\] exchange_conf.yaml"):
+        parse_exchange_settings({**TWO, "parties": {}})
 
 
 @pytest.mark.parametrize("values", [{"party_id": "9999"}, {"tls": TLS}])

@@ -77,7 +77,7 @@ def test_a_call_is_accepted_only_with_the_signature_of_its_party(tmp_path: Path)
     host = participant(tmp_path)
     keys, guest = keys_of(host), keys_of(host, "key-9999")
     body = json.dumps({"b": 1.5, "a": "ü"}, ensure_ascii=False).encode()
-    with pytest.raises(NotSigned, match="not stored here"):
+    with pytest.raises(NotSigned, match="its public key is not stored"):
         keys.check("9999", body, guest.sign(body))
     keys.save("9999", "key-9999")
     keys.check("9999", body, guest.sign(body))
