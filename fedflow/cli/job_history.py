@@ -8,9 +8,12 @@ import click
 import msgspec
 
 from fedflow.cli import session
+from fedflow.cli.job_ledger import wait_line
 from fedflow.cli.output import clean, moment, place
 from fedflow.cli.session import Session, asks_server
+from fedflow.domain.states import TaskStatus
 from fedflow.wire.api.job_history import Absence, End, Explanation, Wait
+from fedflow.wire.api.ledgers import JobLedger
 
 
 @click.command()
@@ -43,13 +46,26 @@ def explain(at: Session, job_id: str) -> None:
     """Say what a job waits for, where, since when and until when, and what would help; or why it
     ended.
     """
+    from fedflow.domain.scheduling.explain import RUNNING  # which other commands never need
+
     found = at.client.explain(job_id)
 
     def text() -> None:
         for line in explanation_lines(found):
             click.echo(clean(line))
+        if any(wait.code == RUNNING for wait in found.waits):
+            for line in _exchange_lines(at.client.job_ledgers.of(job_id)):
+                click.echo(clean(line))
 
     at.out.result(found, text)
+
+
+def _exchange_lines(ledger: JobLedger) -> Iterator[str]:
+    """Yield for whom the tasks wait that run at this server, while they exchange values."""
+    for task in ledger.tasks:
+        line = wait_line(task) if task.status == TaskStatus.RUNNING else None
+        if line is not None:
+            yield f"{line}."
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:

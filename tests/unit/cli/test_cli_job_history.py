@@ -108,6 +108,23 @@ def test_an_explanation_says_what_where_since_when_and_what_helps(shell):
     assert shell.json("job", "explain", "-j", "7")["waits"][0]["code"] == "NotEnoughResources"
 
 
+def test_of_what_runs_it_says_for_whom_it_waits(shell):
+    wait = {
+        "code": "Running", "message": "lr_0 runs", "remedy": "", "site": "host-10000",
+        "component": "lr_0", "since_ms": 1_000, "heard_ms": None, "next_ms": None,
+        "deadline_ms": None,
+    }  # fmt: skip
+    peer = {"site": "host-10000", "receives": 3, "receive_s": 6.0}
+    task = {"component": "lr_0", "version": 0, "site": "guest-9999", "seconds": 8.0,
+            "peers": [peer]}  # fmt: skip
+    tasks = [{**task, "status": "running"}, {**task, "component": "bin_0", "status": "success"}]
+    shell.answer(EXPLAIN, explanation(status="running", waits=[wait]))
+    shell.answer("/v1/job/ledger/query", data={"job_id": "7", "tasks": tasks})
+    text = shell("job", "explain", "-j", "7").stdout
+    assert "lr_0: 75 % of 8.0 s waiting for host 10000." in text
+    assert "bin_0" not in text
+
+
 def test_an_explanation_of_an_end_names_component_site_hint_and_log(shell):
     end = {
         "code": "TableNotFound", "message": "reader_0 at host 10000: there is no table a.b",
