@@ -264,6 +264,8 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             self._note_reply(node, event)
 
     def _note_hello(self, node: int, said: object) -> None:
+        if node in self._ready and node not in self._gone:
+            self._note_end(node, "it was launched again")  # before the end of the first was heard
         self._ready.add(node)
         self._gone.pop(node, None)
         self._late.pop(node, None)  # another process: it does not know of those messages
@@ -303,6 +305,11 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
     def _note_departure(self, node: int, reason: str) -> None:
         if node in self._gone:
             return
+        self._note_end(node, reason)
+        self._check_enough(len(self._nodes) - len(self._gone))
+
+    def _note_end(self, node: int, reason: str) -> None:
+        """Note that a node's process has ended; what it was asked has an error as reply."""
         site = self._nodes[node]
         self._gone[node] = reason
         self._late.pop(node, None)
@@ -312,7 +319,6 @@ class FederationGrid(Grid):  # type: ignore[misc]  # flwr is not installed where
             if of == node:
                 del self._pending[message_id]
                 self._note_error(message_id, node, metadata, f"the node is gone: {reason}")
-        self._check_enough(len(self._nodes) - len(self._gone))
 
     def _note_error(self, message_id: str, node: int, to: MetadataProto, reason: str) -> None:
         self.counts.errors += 1

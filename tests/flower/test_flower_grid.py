@@ -388,6 +388,26 @@ def test_a_node_that_is_launched_again_takes_part_from_the_next_messages_on() ->
     assert list(grid.get_node_ids()) == [FIRST, THIRD]
 
 
+def test_a_node_that_is_back_before_its_end_is_heard_has_lost_what_it_was_asked() -> None:
+    fed = federation()
+    hello(fed)
+    grid = grid_of(fed)
+    grid.open()
+
+    def answer(site: Site) -> None:
+        if site != HOST:
+            echo(fed, site)
+            return
+        fed.at(HOST).recv(MESSAGE, from_=SERVER, tag="1")
+        fed.at(HOST).send(REPLY, SAID, to=SERVER, tag="hello.again")
+
+    with played(answer):
+        replies = grid.send_and_receive(to_all(content(1.0)), timeout=5.0)
+    assert [r.metadata.src_node_id for r in replies if r.has_error()] == [SECOND]
+    assert list(grid.counts.left) == [HOST.key]
+    assert list(grid.get_node_ids()) == list(NODES)
+
+
 def test_a_node_that_is_late_is_not_there_until_it_has_answered() -> None:
     fed = federation()
     hello(fed)
