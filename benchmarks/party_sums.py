@@ -130,8 +130,11 @@ def run_aggregator(spec: dict[str, Any]) -> None:
     handle = handle_of(spec, ARBITER)
 
     def act(one: Round) -> None:
+        rows = {site.key: 1 for site in one.sites}
         adding: Sum = (
-            SecureSum(one.plan, threads=2) if one.is_secure else PlainSum(one.plan, keeps=False)
+            SecureSum(one.plan, threads=2)
+            if one.is_secure
+            else PlainSum(one.plan, rows=rows, keeps=False)
         )
         while (stage := adding.stage) is not None:
             for site in one.due(stage):
@@ -142,9 +145,9 @@ def run_aggregator(spec: dict[str, Any]) -> None:
                     handle.send(
                         f"to {adding.stage.value}", questions[site.key], to=site, tag=one.tag
                     )
-        arrays, rows = decoded(adding.sum(), one.layout, plan=one.plan)
-        assert rows == len(one.sites) - len(one.lost)
-        expected = rows * np.random.default_rng(1).normal(size=1000)
+        arrays, count = decoded(adding.sum(), one.layout, plan=one.plan)
+        assert count == len(one.sites) - len(one.lost)
+        expected = count * np.random.default_rng(1).normal(size=1000)
         assert np.abs(arrays["weights"][:1000] - expected).max() < 1e-6
 
     answer(spec, act)
