@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import job_list
 from fedflow.board.presenters.paging import ListPage
 from fedflow.board.urls import component_url, site_url
+from fedflow.domain.job_lines import JobLine, Strip
+from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role
 from fedflow.web.context import services
 
@@ -38,7 +41,7 @@ def jobs() -> Response:
         sizes=job_list.SIZES,
         periods=_periods(),
         known_tags=services().job_tags.all(limit=100),
-        **_rows(query, found),
+        **_rows(query, found.lines, found.strips),
     )
 
 
@@ -47,12 +50,12 @@ def live_rows() -> Response:
     """Return the rows of a page as they are now; polling ends when all jobs have ended."""
     query = _query()
     now_ms = services().info.now_ms()
-    found = _find(query)
-    tag = job_list.tag_of(found.lines, found.strips, now_ms)
+    lines, strips = services().job_lists.rows(query.filter(now_ms))
+    tag = job_list.tag_of(lines, strips, now_ms)
     known = unchanged(tag)
     if known is not None:
         return known
-    values = _rows(query, found)
+    values = _rows(query, lines, strips)
     return fragment("jobs_rows.html", tag=tag, final=not values["is_live"], **values)
 
 
@@ -69,8 +72,10 @@ def _paging(query: job_list.ListQuery, found: JobPage) -> ListPage:
     return ListPage(number=query.number, size=query.size, count=found.count)
 
 
-def _rows(query: job_list.ListQuery, found: JobPage) -> dict[str, Any]:
-    rows = job_list.rows(found.lines, found.strips, services().info.now_ms())
+def _rows(
+    query: job_list.ListQuery, lines: Sequence[JobLine], strips: Mapping[JobKey, Strip]
+) -> dict[str, Any]:
+    rows = job_list.rows(lines, strips, services().info.now_ms())
     return {
         "query": query,
         "rows": rows,

@@ -48,7 +48,7 @@ def protocol(*parts: str | Protocol) -> Protocol:
     found: list[DeclaredMessage] = []
     for part in parts:
         found += _messages(part) if isinstance(part, str) else part
-    contents_of(found)
+    _check_contents(found)
     return tuple(dict.fromkeys(found))
 
 
@@ -57,13 +57,12 @@ def names_of(messages: Protocol | None) -> frozenset[str] | None:
     return None if messages is None else frozenset(message.name for message in messages)
 
 
-def contents_of(messages: Iterable[DeclaredMessage]) -> dict[str, Content]:
-    """Return the content by name. Raises: ValueError: a name has different ones."""
+def _check_contents(messages: Iterable[DeclaredMessage]) -> None:
+    """Raises: ValueError: a name has different contents."""
     found: dict[str, Content] = {}
     for message in messages:
         if found.setdefault(message.name, message.content) is not message.content:
             raise ValueError(f"the message {message.name} has different contents")
-    return found
 
 
 def _messages(text: str) -> Iterator[DeclaredMessage]:

@@ -75,11 +75,15 @@ class JobLists:
     def page(self, which: JobFilter) -> JobPage:
         """Return a page of this server's party jobs, and how many there are in all."""
         with self._store.read() as tx:
-            lines = self._fresh(tx, tx.job_lists.page(which))
+            lines, strips = self._rows(tx, which)
             counts = tx.job_lists.counted(which)
-            strips = tx.job_lists.strips({line.key.job_id for line in lines})
         fitting = (c.count for c in counts if fits_status(which, c.status, is_refused=c.refused))
         return JobPage(lines=tuple(lines), strips=strips, counts=tuple(counts), count=sum(fitting))
+
+    def rows(self, which: JobFilter) -> tuple[list[JobLine], Mapping[JobKey, Strip]]:
+        """Return a page of this server's party jobs and their components; nothing is counted."""
+        with self._store.read() as tx:
+            return self._rows(tx, which)
 
     def lines(self, which: JobFilter) -> list[JobLine]:
         """Return a page of this server's party jobs; how many there are is not counted."""
@@ -117,6 +121,10 @@ class JobLists:
             failed=tuple(failed),
         )
 
+    def _rows(self, tx: Tx, which: JobFilter) -> tuple[list[JobLine], Mapping[JobKey, Strip]]:
+        lines = self._fresh(tx, tx.job_lists.page(which))
+        return lines, tx.job_lists.strips({line.key.job_id for line in lines})
+
     def _fresh(self, tx: Tx, lines: Sequence[JobLine]) -> list[JobLine]:
         """Return lines with what the initiator knows where that is this server: the newest
         progress, and whether the job is paused; elsewhere its last word tells. What runs names
@@ -125,21 +133,20 @@ class JobLists:
         own = {x.key.job_id for x in lines if x.is_initiator and x.status not in JOB_FINAL}
         progress, held = tx.job_lists.progress(own), tx.job_lists.on_hold(own)
         silent = self._silent(tx, lines)
-        return [
-            replace(
-                line,
-                progress=max(line.progress, progress.get(line.key.job_id, 0)),
-                on_hold=line.key.job_id in held,
-                silent=silent.get(line.key, ()),
+        found = []
+        for line in lines:
+            job_id, newest, on_hold = line.key.job_id, 0, is_told_to_hold(line.status, line.reason)
+            if line.is_initiator and job_id in own:
+                newest, on_hold = progress.get(job_id, 0), job_id in held
+            found.append(
+                replace(
+                    line,
+                    progress=max(line.progress, newest),
+                    on_hold=on_hold,
+                    silent=silent.get(line.key, ()),
+                )
             )
-            if line.is_initiator and line.key.job_id in own
-            else replace(
-                line,
-                on_hold=is_told_to_hold(line.status, line.reason),
-                silent=silent.get(line.key, ()),
-            )
-            for line in lines
-        ]
+        return found
 
     def _silent(self, tx: Tx, lines: Sequence[JobLine]) -> dict[JobKey, tuple[str, ...]]:
         """Return the parties that do not answer of each job that runs: at its initiator of all its
